@@ -1,4 +1,4 @@
-"""Rules about the code itself, so that nobody has to remember them."""
+"""Rules about the source code: layers, sizes, names and docstrings."""
 
 import ast
 import importlib
@@ -18,8 +18,8 @@ STRATEGIES = [
   if path.parent.name == 'strategies' and path.name != '__init__.py'
 ]
 
-# A room (a folder, or a module outside folders) may import from the layers
-# before its own and from itself. The longest name that fits a module decides.
+# A unit (a package, or a single module) may import from the layers before its
+# own and from itself. A module is in the unit whose longest name matches it.
 LAYERS = (
   {
     'gossipjax.errors',
@@ -67,12 +67,12 @@ LAYERS = (
   {'experiments.testbed'},
   {'experiments'},  # The claims.
 )
-# Of these rooms everything below is a part; of others the module alone.
-PREFIXES = {room for rooms in LAYERS for room in rooms} - {
+# These units include all modules below them; the others are single modules.
+PREFIXES = {unit for units in LAYERS for unit in units} - {
   'gossipjax',
   'experiments',
 }
-# The directory of strategies is their list.
+# No docstring lists the strategies: their directory is the list.
 UNMAPPED = {('strategies', 'gossipjax')}
 COLLECTIVES = {
   'all_gather',
@@ -92,7 +92,7 @@ COLLECTIVES = {
   'reduce_scatter',
   'unreduced_psum',
 }
-EMPTY_NAMES = {
+VAGUE_NAMES = {
   'base',
   'common',
   'core',
@@ -142,21 +142,21 @@ def imports(path) -> set[str]:
 
 
 def layer(name: str) -> tuple[int, str]:
-  """The layer of a module, and the room that it is in."""
-  rooms = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
+  """The layer of a module, and the unit that it is in."""
+  units = {unit: i for i, units in enumerate(LAYERS) for unit in units}
   fits = [
     r
-    for r in rooms
+    for r in units
     if f'{name}.'.startswith(f'{r}.') and (r in PREFIXES or r == name)
   ]
   if re.fullmatch(r'experiments\.\w+', name):
     fits = fits or ['experiments']  # A claim.
   assert fits, f'{name} is in no layer; say in LAYERS where it belongs.'
-  room = max(fits, key=len)
-  return rooms[room], room
+  unit = max(fits, key=len)
+  return units[unit], unit
 
 
-def test_a_folder_that_no_layer_names_is_noticed():
+def test_a_module_outside_all_layers_is_detected():
   for name in ('experiments.new.file', 'gossipjax.new', 'gossipjax.new.file'):
     with pytest.raises(AssertionError, match='is in no layer'):
       layer(name)
@@ -168,7 +168,7 @@ def test_a_folder_that_no_layer_names_is_noticed():
   sorted((ROOT / 'benchmarks').rglob('*.py')),
   ids=lambda path: str(path.relative_to(ROOT)),
 )
-def test_what_a_benchmark_imports_from_here_is_there(path):
+def test_names_that_a_benchmark_imports_from_this_repository_exist(path):
   for node in ast.walk(parsed(path)):
     if isinstance(node, ast.ImportFrom) and node.module.startswith(OURS):
       source = importlib.import_module(node.module)
@@ -193,12 +193,12 @@ def collectives_in(tree) -> list[str]:
 
 
 @over_files
-def test_bytes_move_in_collectives_only(path):
+def test_only_the_collectives_package_calls_jax_collectives(path):
   if path.parent.name != 'collectives':
     assert not collectives_in(parsed(path)), 'This would go unaccounted.'
 
 
-def test_every_way_to_import_a_collective_is_seen():
+def test_every_way_to_import_a_collective_is_detected():
   for line in (
     'lax.psum(x)',
     'jax.lax.ppermute(x)',
@@ -213,13 +213,13 @@ def test_every_way_to_import_a_collective_is_seen():
 
 @over_files
 def test_dependencies_run_one_way(path):
-  mine, room = layer(module(path))
+  mine, unit = layer(module(path))
   for other in imports(path):
-    theirs, their_room = layer(other)
-    assert theirs < mine or their_room == room, f'{other} lies above.'
+    theirs, their_unit = layer(other)
+    assert theirs < mine or their_unit == unit, f'{other} lies above.'
 
 
-def test_the_top_of_the_package_is_small():
+def test_the_package_has_few_top_level_modules():
   top = {path.stem for path in PACKAGE.glob('*.py')}
   assert len(top) <= 12, sorted(top)
 
@@ -227,18 +227,18 @@ def test_the_top_of_the_package_is_small():
 @pytest.mark.parametrize(
   'folder', sorted({path.parent for path in FILES}), ids=str
 )
-def test_a_folder_has_a_map_of_its_files(folder):
-  told = ast.get_docstring(parsed(folder / '__init__.py')) or ''
+def test_the_docstring_of_a_package_lists_its_modules(folder):
+  docstring = ast.get_docstring(parsed(folder / '__init__.py')) or ''
   if (folder.name, folder.parent.name) in UNMAPPED:
     return
   for path in folder.glob('*.py'):
     if not path.stem.startswith('__'):
-      assert re.search(rf'^ *{path.stem}\b', told, re.M), path.stem
+      assert re.search(rf'^ *{path.stem}\b', docstring, re.M), path.stem
 
 
 @over_files
-def test_a_name_says_what_is_in_a_file(path):
-  assert not EMPTY_NAMES & {*path.relative_to(ROOT).with_suffix('').parts}
+def test_no_file_has_a_vague_name(path):
+  assert not VAGUE_NAMES & {*path.relative_to(ROOT).with_suffix('').parts}
 
 
 @over_files
@@ -252,7 +252,7 @@ def test_files_are_small(path):
 
 @over_files
 def test_functions_are_small(path):
-  # From the docstring on: the formatter gives each parameter a line.
+  # Without the signature: the formatter gives each parameter a line.
   long = [
     node.name
     for node in ast.walk(parsed(path))
@@ -263,7 +263,7 @@ def test_functions_are_small(path):
 
 
 @over_files
-def test_a_file_opens_with_what_it_is(path):
+def test_a_file_has_a_docstring(path):
   assert ast.get_docstring(parsed(path))
 
 
@@ -272,7 +272,7 @@ def test_run_py_is_small():
 
 
 @over_strategies
-def test_a_strategy_opens_with_its_equation_and_its_source(path):
+def test_a_strategy_docstring_has_an_equation_and_then_its_source(path):
   lines = ast.get_docstring(parsed(path), clean=False).splitlines()
   equation = [
     i for i, line in enumerate(lines) if re.match(r'  +\S.*(<-|=|>)', line)
@@ -285,7 +285,7 @@ def test_a_strategy_opens_with_its_equation_and_its_source(path):
 
 
 @over_strategies
-def test_a_strategy_has_one_way_in_with_types_and_defaults(path):
+def test_a_strategy_function_has_types_and_defaults(path):
   module = importlib.import_module(f'gossipjax.strategies.{path.stem}')
   signature = inspect.signature(module.strategy)
   assert signature.return_annotation is module.Strategy

@@ -83,7 +83,7 @@ def agree(found: list[audit.Row]) -> list[audit.Row]:
 
 
 @pytest.mark.parametrize('name', ALL)
-def test_the_ledger_is_the_compiled_program(name):
+def test_the_ledger_equals_the_compiled_program(name):
   strategy = importlib.import_module(f'gossipjax.strategies.{name}').strategy
   found = agree(audit.audit(strategy(), PARAMS, 8, [COMMON_PERIOD - 1]))
   assert found[0].ledger.any()
@@ -93,7 +93,7 @@ def test_the_ledger_is_the_compiled_program(name):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['union_topk', 'ok_topk', 'topk'])
-def test_the_ledger_is_the_compiled_program_of_shards(name):
+def test_the_ledger_of_shards_equals_the_compiled_program(name):
   """Also where each shard chooses the size of its messages by itself."""
   module = importlib.import_module(f'gossipjax.strategies.{name}')
   cut = module.strategy(granularity=granularity.shards(2))
@@ -136,7 +136,7 @@ def test_every_round_of_a_topology_is_counted(graph):
   agree(audit.audit(gossip.strategy(graph), SMALL, 8, steps))
 
 
-def test_the_steps_that_talk_are_found():
+def test_the_steps_that_communicate_are_found():
   mean = exact_mean()
   find = lambda strategy: audit.audit_steps(strategy, SMALL, 8, 150).numbers
   assert find(on_gradients(mean)) == [0]
@@ -144,20 +144,20 @@ def test_the_steps_that_talk_are_found():
   assert find(on_parameters(every(100, mean))) == [0, 99]
 
 
-def test_a_silent_step_moves_nothing_and_the_next_one_does():
+def test_a_silent_step_sends_nothing_and_the_next_one_does():
   strategy = on_parameters(every(3, exact_mean()))
   silent, talking = agree(audit.audit(strategy, PARAMS, 8, [1, 2]))
   assert not silent.compiled.any()
   assert list(talking.kinds) == ['all-reduce']
 
 
-def test_what_is_chained_adds_up():
+def test_the_traffic_of_chained_aggregators_adds_up():
   both = chain(gossip.neighbor_mean(topology.ring), exact_mean())
   (row,) = agree(audit.audit(on_parameters(both), PARAMS, 8, [0]))
   assert set(row.kinds) == {'collective-permute', 'all-reduce'}
 
 
-def test_a_server_is_one_upload_though_the_program_has_an_all_reduce():
+def test_a_server_is_billed_an_upload_though_compiled_as_an_all_reduce():
   strategy = Strategy(exact_mean(), elastic.elastic_mean(0.5))
   (row,) = agree(audit.audit(strategy, PARAMS, 8, [0]))
   size = nbytes(PARAMS)
@@ -174,19 +174,19 @@ def test_a_server_is_one_upload_though_the_program_has_an_all_reduce():
     elastic.elastic_mean(0.5),
   ],
 )
-def test_absentees_pay_nothing_though_their_messages_move(mean):
+def test_absent_workers_are_billed_nothing_though_messages_move(mean):
   everyone, some = agree(
     audit.audit(on_parameters(mean), PARAMS, 8, [0], absent=[1, 6])
   )
   assert 'masked' in some.reason and 'masked' not in everyone.reason
   assert not some.ledger[[1, 6]].any()
   np.testing.assert_array_equal(some.compiled, everyone.compiled)
-  stay = [0, 2, 3, 4, 5, 7]
-  np.testing.assert_array_equal(some.ledger[stay], everyone.ledger[stay])
+  present = [0, 2, 3, 4, 5, 7]
+  np.testing.assert_array_equal(some.ledger[present], everyone.ledger[present])
 
 
 @pytest.mark.parametrize('field', ['rounds', 'path_bytes'])
-def test_a_bill_whose_seconds_would_be_too_short_is_caught(field):
+def test_a_bill_without_rounds_or_path_bytes_is_caught(field):
   def update(tree, step, active):
     del step, active
     total, count, sent = collectives.all_reduce(tree)
@@ -209,7 +209,7 @@ def votes_of(name):
 
 
 @pytest.mark.parametrize('name', ['all_reduce', 'serve', 'all_sum'])
-def test_votes_are_counted_and_billed_as_the_integers_that_move(name):
+def test_booleans_are_summed_and_billed_as_integers(name):
   x, votes = np.arange(8 * 11).reshape(8, 11) % 3 - 1.0, votes_of(name)
   for where in ('vmap', 'shard_map'):
     found, _ = executors.executor(8, where).run(votes)({'x': x})
@@ -232,13 +232,13 @@ def _at_a_server(tree, step, active):
 
 
 @pytest.mark.parametrize('absent', [(), (2,)])
-def test_an_integer_at_a_server_is_not_taken_for_how_many_are_there(absent):
+def test_an_integer_at_a_server_is_not_taken_for_a_presence_count(absent):
   mean = on_gradients(stateless(_at_a_server))
   for row in agree(audit.audit(mean, SMALL, 8, [0], absent)):
     assert {*row.ledger} <= {4 * 11 + 4, 0}
 
 
-def test_an_integer_at_a_server_has_a_bill():
+def test_an_unbilled_integer_at_a_server_is_caught():
   def update(tree, step, active):
     total, sent = _at_a_server(tree, step, active)
     low = jnp.asarray(sent.bytes.low)
@@ -300,7 +300,7 @@ def test_bf16_is_billed_as_such_though_cpus_move_f32(mean):
   assert (row.compiled * 6 == row.ledger * 8).all()
 
 
-def test_rounding_up_is_no_difference():
+def test_rounding_up_to_whole_bytes_is_no_difference():
   (row,) = agree(audit.audit(on_gradients(exact_mean()), SMALL, 5, [0]))
   assert row.ledger[0] == 71  # Of 70.4.
 
@@ -325,7 +325,7 @@ def _permute(x):
 
 
 def _branch(charged):
-  """Communicates if data say so, and bills the same in any case."""
+  """Communicates if the data meet a condition; the bill never changes."""
 
   def move(x):
     go = lax.pmax(x.sum(), WORKERS) > -1e9  # That is 7 bytes.
@@ -334,7 +334,7 @@ def _branch(charged):
   return _sloppy(move)
 
 
-def _never_there(tree, step, active):
+def _claims_absence(tree, step, active):
   del step, active
   total, count, sent = collectives.all_reduce(tree)
   return jax.tree.map(lambda x: x / count, total), sent * jnp.bool_(False)
@@ -369,7 +369,7 @@ WRONG = {
     lambda x: (lax.psum(x, WORKERS), nbytes(x))
   ),
   'what decides on a branch is not charged': _branch(0),
-  'everybody claims to be absent': stateless(_never_there),
+  'everybody claims to be absent': stateless(_claims_absence),
   'f32 is charged as the bf16 beside it': stateless(_bf16_is_charged_twice),
 }
 
@@ -381,13 +381,13 @@ def test_a_wrong_ledger_is_caught(fault):
   assert 'DIFFERS' in audit.sentence(row)
 
 
-def test_a_branch_that_claims_to_be_the_other_is_caught():
+def test_a_branch_with_the_bill_of_the_other_is_caught():
   (row, *_) = audit.audit(on_gradients(_branch(7)), SMALL, 8, [0])
   assert row.paths == 1
   assert not audit.holds(row)
 
 
-def test_a_wrong_worker_is_caught_though_the_sum_is_right():
+def test_a_bill_to_a_wrong_worker_is_caught_though_the_sum_is_right():
   def update(tree, step, active):
     del step, active
     moved = jax.tree.map(lambda x: lax.ppermute(x, WORKERS, [(0, 1)]), tree)
@@ -399,7 +399,7 @@ def test_a_wrong_worker_is_caught_though_the_sum_is_right():
   assert not audit.holds(row)
 
 
-def test_a_run_that_charges_more_than_moves_is_caught():
+def test_a_run_that_bills_more_than_it_sends_is_caught():
   """A masked bill may be less than what moves, never more."""
 
   def update(tree, step, active):
@@ -431,7 +431,7 @@ def test_a_quiet_branch_that_sends_more_than_the_full_one_is_caught(halved):
 
 
 def _in_turn(tree, step, active):
-  """Each worker sends another tensor than the next worker."""
+  """Adjacent workers send different tensors."""
   del active
   me, sent, found = lax.axis_index(WORKERS), SILENCE, {}
   for i, (name, x) in enumerate(sorted(tree.items())):
@@ -461,7 +461,7 @@ def _wholly_in_turn(tree, step, active):
   return jax.tree.map(keep, total, tree), sent
 
 
-def test_who_masks_one_tensor_and_sends_another_is_told_what_to_do():
+def test_masking_one_tensor_and_sending_another_is_refused_with_advice():
   two = {k: jax.ShapeDtypeStruct((ord(k),), jnp.float32) for k in 'ab'}
   report = lambda update: audit.report(
     'mine', on_parameters(stateless(update)), two, (), 4, 8
@@ -472,8 +472,8 @@ def test_who_masks_one_tensor_and_sends_another_is_told_what_to_do():
   assert {row['reason'] for row in report(_wholly_in_turn)} <= {'', 'masked'}
 
 
-def test_a_step_that_pays_late_is_caught():
-  """What moves at even steps is charged at odd ones."""
+def test_a_message_that_is_billed_at_a_later_step_is_caught():
+  """What is sent at even steps is billed at odd ones."""
 
   def update(tree, step, active):
     del active
@@ -492,7 +492,7 @@ def test_a_step_that_pays_late_is_caught():
 
 @pytest.mark.exhaustive
 def test_a_message_that_is_billed_only_every_other_time_is_caught():
-  """When it is billed at all, the bill is what its branch moves."""
+  """A bill that is not zero equals what its branch sends."""
 
   def update(tree, step, active):
     del active
@@ -522,13 +522,13 @@ def test_a_second_message_that_is_billed_every_other_time_is_caught():
 QUIET = Traffic.of(0, 0) * False
 
 
-def _pay(x, times=1):
-  """Sends once, and bills that `times` times."""
+def _send_billed(x, times=1):
+  """Sends an array once, and bills it `times` times."""
   return _permute(x), Traffic.of(nbytes(x), 1) * times
 
 
 @pytest.mark.parametrize('adds_up', [True, False])
-def test_a_loop_with_branches_pays_for_every_turn(adds_up):
+def test_a_loop_with_branches_is_billed_for_every_iteration(adds_up):
   """An iteration that overwrites the bill of earlier ones has the bytes of some
   path through the loop, but not of the path that was taken."""
 
@@ -537,7 +537,7 @@ def test_a_loop_with_branches_pays_for_every_turn(adds_up):
 
     def turn(carry, i):
       x, paid = carry
-      x, more = lax.cond(i % 2 == 0, _pay, lambda x: (x, QUIET), x)
+      x, more = lax.cond(i % 2 == 0, _send_billed, lambda x: (x, QUIET), x)
       return (x, paid + more if adds_up else more), None
 
     (x, sent), _ = lax.scan(turn, (tree['x'], QUIET), jnp.arange(5))
@@ -549,15 +549,15 @@ def test_a_loop_with_branches_pays_for_every_turn(adds_up):
 
 
 @pytest.mark.parametrize('paid', [2, 1])
-def test_a_branch_between_large_gradients_and_none_pays_too(paid):
+def test_a_branch_for_gradients_of_medium_size_is_audited(paid):
   def update(tree, step, active):
     del step, active
     size, flags = collectives.all_max(jnp.abs(tree['x']).max())
     which = jnp.where(size > 100, 2, jnp.where(size > 1e-9, 1, 0))
     branches = (
       lambda x: (x, QUIET),
-      lambda x: (_permute(_permute(x)), _pay(x, paid)[1]),
-      _pay,
+      lambda x: (_permute(_permute(x)), _send_billed(x, paid)[1]),
+      _send_billed,
     )
     moved, sent = lax.switch(which, branches, tree['x'])
     return {'x': moved}, flags + sent
@@ -568,15 +568,15 @@ def test_a_branch_between_large_gradients_and_none_pays_too(paid):
 
 
 @pytest.mark.exhaustive
-def test_large_tensors_that_leave_later_are_audited_when_they_do():
-  """A smaller model never sends their message."""
+def test_large_tensors_are_audited_at_the_step_that_sends_them():
+  """The small model of the audit never sends their message."""
 
   def update(tree, step, active):
     del active
-    small, sent = _pay(tree['bias'])
+    small, sent = _send_billed(tree['bias'])
     large, more = tree['dense'], QUIET
     if large.size > 32 * 32:
-      of_large = lambda x: _pay(x, times=0)
+      of_large = lambda x: _send_billed(x, times=0)
       large, more = lax.cond(step == 20, of_large, lambda x: (x, QUIET), large)
     return {'bias': small, 'dense': large}, sent + more
 
@@ -587,8 +587,8 @@ def test_large_tensors_that_leave_later_are_audited_when_they_do():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('later', [0, 20])
-def test_branches_of_the_same_size_keep_their_bits(later):
-  """The branch that runs moves f32, but bills the bf16 of the other one."""
+def test_branches_that_differ_only_in_bits_are_told_apart(later):
+  """One step sends f32, but bills the bf16 of all other steps."""
   low = lambda x: x.astype(jnp.bfloat16)
 
   def update(tree, step, active):
@@ -607,15 +607,15 @@ def test_branches_of_the_same_size_keep_their_bits(later):
     audit.report('swapped', swapped, SMALL, (), 8, 30)
 
 
-def test_a_request_must_be_billed_to_who_asks():
-  """The request decides what another worker is billed."""
+def test_a_request_must_be_billed_to_the_worker_that_sends_it():
+  """Here the receiver of a request is billed for it and for its response."""
   back = [((i + 1) % 8, i) for i in range(8)]
 
   def update(tree, step, active):
     del step, active
     wants = tree['x'].sum() > 0
-    asked, theirs = _permute(wants), lax.ppermute(tree['x'], WORKERS, back)
-    bill = Traffic.of(nbytes(tree) + 1, 2) * asked
+    requested, theirs = _permute(wants), lax.ppermute(tree['x'], WORKERS, back)
+    bill = Traffic.of(nbytes(tree) + 1, 2) * requested
     return {'x': jnp.where(wants, theirs, tree['x'])}, bill
 
   with pytest.raises(audit.Unbalanced, match='at step 0'):
@@ -623,7 +623,7 @@ def test_a_request_must_be_billed_to_who_asks():
 
 
 def test_branches_with_the_same_messages_in_another_order_are_audited():
-  """Workers that took different branches would wait for ever."""
+  """Workers that took different branches would wait forever."""
 
   def update(tree, count, step, active=True):
     del step, active
@@ -644,7 +644,7 @@ def test_branches_with_the_same_messages_in_another_order_are_audited():
 
 
 @pytest.mark.exhaustive
-def test_a_path_that_no_bill_has_is_audited_where_it_runs():
+def test_a_control_path_without_a_bill_is_audited_where_it_runs():
   """An exchange at every twentieth step whose bill is dropped."""
 
   def update(tree, step, active):
@@ -676,7 +676,7 @@ def _counting(fifth):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('sent', [0, 1], ids=['nothing', 'a byte too few'])
-def test_a_branch_on_a_state_of_one_s_own_is_audited_where_it_runs(sent):
+def test_a_branch_on_the_state_is_audited_where_it_runs(sent):
   def fifth(tree):
     bill = Traffic.of(nbytes(tree) - 1, 1) if sent else SILENCE
     return jax.tree.map(_permute, tree), bill
@@ -688,7 +688,7 @@ def test_a_branch_on_a_state_of_one_s_own_is_audited_where_it_runs(sent):
 def _later(before, after, begun=20):
   """Does `before` until step `begun`, and `after` from then on.
 
-  Both are `(tree, messages) -> (tree, bill)`; the same moves at all steps."""
+  Both are `(tree, messages) -> (tree, bill)`; all steps send the same."""
 
   def update(tree, count, step, active=True):
     del step, active
@@ -701,34 +701,36 @@ def _later(before, after, begun=20):
   return on_gradients(Aggregator(lambda like: jnp.int32(0), update))
 
 
-def _pays(tree, messages):
+def _uses_and_bills(tree, messages):
   return messages, Traffic.of(nbytes(tree), 1) * jnp.bool_(True)
 
 
-def _hears(tree, messages):
+def _uses_unbilled(tree, messages):
   return messages, SILENCE
 
 
-def _is_deaf(tree, messages):
+def _ignores(tree, messages):
   return tree, SILENCE
 
 
-@pytest.mark.parametrize('before', [_pays, exhaustive(_is_deaf)])
-def test_who_later_hears_for_nothing_is_caught(before):
-  """It is caught whether it paid until then, or every bill is zero."""
+@pytest.mark.parametrize('before', [_uses_and_bills, exhaustive(_ignores)])
+def test_using_later_messages_without_a_bill_is_caught(before):
+  """It is caught whether messages were billed before, or every bill is zero."""
   with pytest.raises(audit.Unbalanced, match=r'at step (19|2.)'):
-    audit.report('free', _later(before, _hears), SMALL, (), 8, 60)
+    audit.report('free', _later(before, _uses_unbilled), SMALL, (), 8, 60)
 
 
-def test_who_begins_to_hear_and_pay_is_masked_until_then():
-  found = audit.report('late', _later(_is_deaf, _pays), SMALL, (), 8, 60)
+def test_messages_are_masked_until_they_are_used_and_billed():
+  found = audit.report(
+    'late', _later(_ignores, _uses_and_bills), SMALL, (), 8, 60
+  )
   assert [(row['step'], row['reason']) for row in found] == [
     (0, 'masked'),
     (20, ''),
   ]
 
 
-def test_who_sends_only_a_counter_for_nothing_is_heard():
+def test_a_counter_that_is_sent_without_a_bill_is_caught():
   def update(tree, count, step, active=True):
     del step, active
     theirs = _permute(count)
@@ -739,7 +741,7 @@ def test_who_sends_only_a_counter_for_nothing_is_heard():
     audit.report('free', free, SMALL, (), 8, 60)
 
 
-def test_who_sends_only_signs_for_nothing_is_heard():
+def test_signs_that_are_sent_without_a_bill_are_caught():
   def update(tree, step, active):
     del step, active
     signs = jax.tree.map(lambda x: _permute(jnp.sign(x)), tree)
@@ -750,8 +752,8 @@ def test_who_sends_only_signs_for_nothing_is_heard():
     audit.report('free', free, SMALL, (), 8, 60)
 
 
-def test_layers_that_count_for_themselves_are_masked():
-  """Two permutes of equal size; what a layer sends off its turn is ignored."""
+def test_layers_with_counters_of_their_own_are_masked():
+  """Two permutes of equal size; each is ignored except at its own period."""
 
   def update(tree, counts, step, active=True):
     del step, active
@@ -772,7 +774,7 @@ def test_layers_that_count_for_themselves_are_masked():
   }
 
 
-def test_a_state_may_hold_a_key():
+def test_a_state_may_hold_a_random_key():
   def update(tree, key, step, active=True):
     del step, active
     talks = (tree['x'] != 0).any()
@@ -786,7 +788,7 @@ def test_a_state_may_hold_a_key():
 
 
 @pytest.mark.exhaustive
-def test_a_trigger_that_must_wait_is_masked():
+def test_a_trigger_is_masked_while_it_must_wait():
   waiting = adaptive_gossip.strategy(shortest=3)
   found = audit.report('waiting', waiting, SMALL, (), 8, 60)
   rows = [(row['step'], row['reason']) for row in found]
@@ -806,7 +808,7 @@ def test_a_trigger_that_must_wait_is_masked():
     ),
   ],
 )
-def test_triggers_are_audited_where_workers_fire_apart(name, per_layer):
+def test_every_trigger_passes_the_audit(name, per_layer):
   config = resolve.strategy_config('adaptive_gossip', per_layer=per_layer)
   config.trigger.name = name
   if name == 'step_size':
@@ -815,7 +817,7 @@ def test_triggers_are_audited_where_workers_fire_apart(name, per_layer):
   assert any(row['compiled'] for row in found)
 
 
-def test_a_report_has_each_kind_of_step_that_a_state_decides():
+def test_a_report_has_each_kind_of_step_that_the_state_selects():
   fifth = lambda tree: (
     jax.tree.map(_permute, tree),
     Traffic.of(nbytes(tree), 1),
@@ -925,7 +927,7 @@ def test_asynchronous_pairs_count_once():
 
 
 @pytest.mark.parametrize('context', ['', ', u32[]{:S(2)}, u32[]{:S(2)}'])
-def test_only_sources_pay_for_a_permute(context):
+def test_only_the_sources_of_a_permute_send(context):
   assert moved(
     '%collective-permute-start = (f32[1000]{0:T(1024)S(1)}, '
     f'f32[1000]{{0:T(1024)S(1)}}{context}) collective-permute-start(%b), '
@@ -993,7 +995,7 @@ def test_a_ring_is_as_long_as_its_group(groups, size):
     ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", [[0, 2], [1, 3]]),
   ],
 )
-def test_groups_along_axes_of_a_mesh_are_those_that_xla_means(groups, expected):
+def test_groups_along_mesh_axes_are_read_as_xla_defines_them(groups, expected):
   text = f'%r = f32[8] all-reduce(%b), replica_groups={groups}, to_apply=%add'
   (instruction,) = hlo.parse(
     f'HloModule m\nENTRY %m () -> f32[8] {{\n  {text}\n}}'
@@ -1002,7 +1004,7 @@ def test_groups_along_axes_of_a_mesh_are_those_that_xla_means(groups, expected):
   assert sorted(map(sorted, found)) == expected
 
 
-def test_who_is_in_no_group_sends_nothing():
+def test_a_worker_in_no_group_sends_nothing():
   found = moved(
     '%r = f32[8] all-reduce(%b), replica_groups={{1,2}}, to_apply=%add'
   )
@@ -1031,7 +1033,7 @@ WHILE = '%w = f32[80]{0} while(%p), condition=%condition, body=%body'
     r', backend_config="{\"known_trip_count\":{\"n\":\"5\"}}"',
   ],
 )
-def test_a_loop_counts_as_often_as_it_runs(config):
+def test_a_loop_is_counted_for_each_iteration(config):
   found = moved(WHILE + config, rest=LOOP)
   assert found['collective-permute'][0] == 5 * 320
   assert found['all-reduce'] == [6 * 7] * 8  # The condition runs once more.
@@ -1040,10 +1042,10 @@ def test_a_loop_counts_as_often_as_it_runs(config):
 def test_a_loop_of_unknown_length_is_refused_if_it_communicates():
   with pytest.raises(UserError, match='number of iterations is unknown'):
     moved(WHILE, rest=LOOP)
-  still = LOOP.replace('collective-permute', 'copy').replace(
+  silent = LOOP.replace('collective-permute', 'copy').replace(
     'all-reduce', 'reduce'
   )
-  assert moved(WHILE, rest=still) == {}
+  assert moved(WHILE, rest=silent) == {}
 
 
 def test_a_collective_without_a_rule_is_refused():
@@ -1053,7 +1055,7 @@ def test_a_collective_without_a_rule_is_refused():
     moved('%r = f32[8] all-gather(%p), replica_groups=@mesh {"x"}')
 
 
-def test_a_merge_that_lost_its_name_is_served_if_its_reducer_says_so():
+def test_an_unnamed_all_reduce_is_served_if_its_reducer_is():
   # XLA for GPUs merges leaves into one buffer and drops the name.
   program = hlo.parse("""HloModule m, num_partitions=8
 
@@ -1103,7 +1105,7 @@ BRANCHES = """
     ('s32[] constant(-1)', 'branch_computations={%one, %two}', 2),
   ],
 )
-def test_a_branch_is_known_if_its_predicate_is(literal, branches, source):
+def test_a_branch_on_a_constant_is_resolved(literal, branches, source):
   found = moved(
     f'%constant.66 = {literal}, metadata={{op_name="jit(f)/cond (1)"}}',
     f'%copy.3 = {literal.split()[0]} copy(%constant.66)',
@@ -1143,7 +1145,7 @@ def test_branches_are_alternatives_and_may_nest():
   } == {200, 240, 270, 280}
 
 
-def test_the_text_of_this_compiler_is_understood():
+def test_the_text_of_the_installed_compiler_is_read_correctly():
   """Every kind of collective, against closed forms, on this machine."""
 
   def program(x):
@@ -1188,7 +1190,7 @@ FEW = ('all_reduce', 'gtopk', 'elastic')
 
 @pytest.mark.parametrize('kind', ['', 'fsdp'])
 @pytest.mark.parametrize('name', of_all(FEW))
-def test_bytes_within_a_worker_are_the_compiled_program_s(name, kind):
+def test_bytes_within_a_worker_equal_the_compiled_program(name, kind):
   inner = inner_devices.inner(2, kind, PARAMS)
   file = importlib.import_module(f'gossipjax.strategies.{name}')
   strategy = inner.exchanging(file.strategy())

@@ -10,8 +10,9 @@ from gossipjax import executors, norms
 from gossipjax.config import resolve
 
 P, SIZE, STEPS = 4, 24, 1000
-# Strategies at their defaults, and with delays that could correct twice.
-AGREE = {
+# Strategies at their defaults, and with delays at which a difference could be
+# corrected twice.
+CONSENSUS = {
   'choco': {'stepsize': 0.1},  # With 0.3 and 2 of 24 entries it diverges.
   'd2': {},
   'delayed_averaging': {},
@@ -31,15 +32,15 @@ AGREE = {
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
-@pytest.mark.parametrize('name', AGREE)
-def test_workers_that_no_gradient_drives_apart_reach_their_mean(name):
-  given = AGREE[name]
+@pytest.mark.parametrize('name', CONSENSUS)
+def test_workers_without_gradients_reach_their_mean(name):
+  given = CONSENSUS[name]
   config = resolve.strategy_config(name.split(',')[0], **given)
   parameters = resolve.strategy(config).parameters
   x = np.random.default_rng(0).standard_normal((P, SIZE)).astype('f4')
   mean = x.mean(axis=0)
   tree = lambda rows: {'a': rows[:, :20].reshape(P, 4, 5), 'b': rows[:, 20:]}
-  begin = tree(np.broadcast_to(mean, x.shape))  # All begin at the same point.
+  begin = tree(np.broadcast_to(mean, x.shape))  # Memories begin at the mean.
   state = executors.on_one_device(parameters.init)(begin)
   update = executors.on_one_device(parameters.update)
   found = tree(x)
@@ -63,7 +64,7 @@ MEMORIES = {
 
 @pytest.mark.parametrize('dtype', DRIFT)
 @pytest.mark.parametrize('name', ['gossip', *MEMORIES])
-def test_no_memory_moves_the_mean_further_with_every_step(name, dtype):
+def test_the_mean_drifts_no_further_than_rounding_explains(name, dtype):
   config = resolve.strategy_config(name.split(',')[0], **MEMORIES.get(name, {}))
   mix = resolve.strategy(config).parameters
   rng = np.random.default_rng(0)
@@ -88,7 +89,7 @@ def test_no_memory_moves_the_mean_further_with_every_step(name, dtype):
 
 
 @pytest.mark.parametrize('dtype, most', [('float32', 2e-6), ('bfloat16', 0.02)])
-def test_the_mean_estimate_is_the_mean_gradient_at_every_step(dtype, most):
+def test_the_mean_of_estimates_is_the_mean_gradient_at_every_step(dtype, most):
   track = resolve.strategy({'name': 'gradient_tracking'}).gradients
   gradients = np.random.default_rng(0).standard_normal((P, STEPS, SIZE))
 

@@ -145,7 +145,7 @@ OF_GRADIENTS = [
 # These send entries drawn at random, so that a given entry may have to wait.
 DRAWN = ('random_k.gradients', 'compressed(random_k)')
 
-# The expensive tests leave out the variants of one aggregator.
+# Expensive tests leave out the variants of `compressed` and `gossip`.
 CORE = [
   name
   for name in AGGREGATORS
@@ -190,7 +190,7 @@ def refusal(name) -> str:
 
 def with_absentees(name):
   """`record` with workers missing; skips a test where that is refused."""
-  if refusal(name):  # Another test reads the message.
+  if refusal(name):  # Another test checks the message.
     pytest.skip(f'{name} needs every worker.')
   return record(name, everyone=False)
 
@@ -240,12 +240,12 @@ def test_shapes_and_dtypes_of_tree_and_memory_are_kept(name, dtypes):
 
 @pytest.mark.parametrize('name', strategies_first(OF_GRADIENTS))
 @pytest.mark.parametrize('bad', [math.nan, math.inf])
-def test_a_gradient_that_is_no_number_shows(name, bad):
+def test_a_non_finite_gradient_shows_in_a_result(name, bad):
   laws.what_is_no_number_shows(AGGREGATORS[name], bad, whole=name in DRAWN)
 
 
 @over_all
-def test_somebody_talks(name):
+def test_some_worker_sends_bytes(name):
   laws.someone_talks(record(name))
 
 
@@ -263,7 +263,7 @@ def test_nothing_is_lost_when_workers_are_missing(name):
 
 
 @over_all
-def test_absent_workers_are_left_alone_or_refused_in_words(name):
+def test_absent_workers_are_left_unchanged_or_refused(name):
   if refusal(name):
     assert 'every worker' in refusal(name)
   else:
@@ -271,23 +271,23 @@ def test_absent_workers_are_left_alone_or_refused_in_words(name):
 
 
 @over_all
-def test_absent_workers_pay_nothing(name, request):
+def test_absent_workers_are_billed_nothing(name, request):
   breaks(ONE_SIDED, name, request)
   laws.absent_pay_nothing(with_absentees(name))
 
 
 @over_all
-def test_a_roll_call_where_all_answer_is_as_good_as_a_promise(name):
-  called = with_absentees(name)[-1:]
-  promised = laws.replay(AGGREGATORS[name], called, 'vmap')
+def test_presence_flags_of_all_workers_do_not_change_results(name):
+  with_flags = with_absentees(name)[-1:]
+  without_flags = laws.replay(AGGREGATORS[name], with_flags, 'vmap')
   laws.executors_agree(
-    [e._replace(sent=None) for e in called],
-    [e._replace(sent=None) for e in promised],
+    [e._replace(sent=None) for e in with_flags],
+    [e._replace(sent=None) for e in without_flags],
   )
 
 
 @over_all
-def test_what_one_sends_another_receives(name):
+def test_bytes_sent_equal_bytes_received(name):
   laws.bills_balance(record(name), is_served(name))
   if not refusal(name):
     laws.bills_balance(record(name, everyone=False), is_served(name))
@@ -306,7 +306,7 @@ FEW = (
   'name', [name if name in FEW else exhaustive(name) for name in CORE]
 )
 @pytest.mark.parametrize('workers', [exhaustive(1), 3])
-def test_any_number_of_workers_will_do_or_is_refused_by_name(name, workers):
+def test_any_number_of_workers_works_or_is_refused(name, workers):
   try:
     events = record(name, workers=workers)
   except UserError as error:
@@ -333,7 +333,7 @@ def test_gossip_multiplies_with_the_mixing_matrix(name):
   ),
 )
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
-def test_what_replaces_a_gradient_is_bit_identical_everywhere(name, executor):
+def test_aggregated_gradients_are_bit_identical_on_all_workers(name, executor):
   for event in replay(name, executor):
     laws.replicas_are_identical(event.new_tree)
 

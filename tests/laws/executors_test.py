@@ -1,4 +1,4 @@
-"""A program gives the same under every executor, and never deadlocks."""
+"""A program has the same results in every executor, and never deadlocks."""
 
 import os
 import subprocess
@@ -27,8 +27,8 @@ def eight_devices():
     pytest.skip(f'needs {EIGHT} devices, and here are {here}')
 
 
-# The host sends nothing between steps, which would slow the dispatch down. In a
-# pool of two threads, the default on two cores, the program could deadlock.
+# The host transfers nothing between steps: that would slow the dispatch down.
+# With two threads, the default on two cores, the program could deadlock.
 NEVER_WAIT = """
 import sys
 from gossipjax import executors
@@ -54,19 +54,19 @@ assert abs(jax.device_get(worker.params['w']) + 30).max() < 1e-3
 
 
 @pytest.mark.parametrize('workers', [8, exhaustive(32)])
-def test_300_steps_that_nobody_waits_for_do_not_deadlock(workers):
+def test_300_steps_dispatched_without_waiting_do_not_deadlock(workers):
   subprocess.run(
     [sys.executable, '-c', NEVER_WAIT, str(workers)],
     check=True,
     timeout=120,
-    # Its devices are emulated, also where this process has a GPU.
+    # Devices are emulated on the CPU, also if this process has a GPU.
     env=os.environ | {'NPROC': '2', 'JAX_PLATFORMS': 'cpu'},
   )
 
 
 @over_executors
 @pytest.mark.parametrize('workers', [1, 3, 8])
-def test_a_program_sees_its_own_row_and_what_is_shared(name, workers):
+def test_a_program_gets_its_own_row_and_shared_arguments(name, workers):
   where = executors.executor(workers, name)
   run = where.run(
     lambda x, y, *, a, b: (
@@ -84,7 +84,7 @@ def test_a_program_sees_its_own_row_and_what_is_shared(name, workers):
 
 
 @over_executors
-def test_donated_memory_is_used_again(name):
+def test_only_donated_arguments_are_deleted(name):
   where = executors.executor(8, name)
   x = where.put(jnp.ones((8, 1000)))
   where.run(lambda x: x + 1, (0,))(x)
@@ -103,7 +103,7 @@ def test_every_worker_has_a_device_of_its_own(name):
 
 @pytest.mark.usefixtures('eight_devices')
 @pytest.mark.parametrize('name', ['shard_map', 'pmap'])
-def test_more_workers_than_devices_are_refused_with_a_way_out(name):
+def test_more_workers_than_devices_are_refused_with_an_alternative(name):
   with pytest.raises(
     UserError, match=f'executor={name}.*workers=9.*devices=8.*executor=vmap'
   ):
@@ -116,21 +116,21 @@ def test_any_number_of_workers_runs_on_one_device():
 
 
 @pytest.mark.usefixtures('eight_devices')
-def test_auto_takes_devices_if_there_are_enough():
+def test_auto_uses_a_device_per_worker_if_there_are_enough():
   assert executors.executor(8).name == 'shard_map'
   assert executors.executor(9).name == 'vmap'
 
 
 @pytest.mark.parametrize(
-  'name, meant',
+  'name, hint',
   [
     ('shardmap', "did you mean 'shard_map'"),
     ('pmpa', "did you mean 'pmap'"),
     ('tpu', 'there are auto, pmap, shard_map, vmap'),
   ],
 )
-def test_an_unknown_executor_is_refused_with_the_nearest(name, meant):
-  with pytest.raises(UserError, match=f'executor={name} is unknown.*{meant}'):
+def test_an_unknown_executor_is_refused_with_a_suggestion(name, hint):
+  with pytest.raises(UserError, match=f'executor={name} is unknown.*{hint}'):
     executors.executor(8, name)
 
 

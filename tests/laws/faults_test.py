@@ -23,7 +23,7 @@ from gossipjax.strategies import (
 from gossipjax.traffic import Traffic, nbytes
 from tests.support import laws
 
-pytestmark = pytest.mark.exhaustive  # They test the laws.
+pytestmark = pytest.mark.exhaustive  # They test the tests.
 
 MEAN = all_reduce.exact_mean()
 TOPK = compressed.compressed_mean(compressors.topk(0.01))
@@ -170,7 +170,7 @@ def replaced(**fields):
   )
 
 
-# Fault: (the law that sees it, a healthy aggregator, the broken one).
+# Fault: (the law that detects it, a healthy aggregator, the broken one).
 BROKEN = {
   'error feedback that forgets': (
     nothing_lost(),
@@ -319,7 +319,8 @@ BROKEN = {
   'silence': (talks, MEAN, identity()),
 }
 
-# Fault: (the law that sees it, the aggregator, what breaks in collectives).
+# Fault: (the law that detects it, an aggregator, the broken function of
+# collectives and its replacement).
 BREAKS = {
   'a gather that is undercounted': (
     billed,
@@ -344,7 +345,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize('fault', BROKEN)
-def test_a_law_sees_an_aggregator_with(fault):
+def test_a_law_detects_an_aggregator_with(fault):
   law, healthy, broken = BROKEN[fault]
   law(healthy)
   with pytest.raises(AssertionError):
@@ -352,7 +353,7 @@ def test_a_law_sees_an_aggregator_with(fault):
 
 
 @pytest.mark.parametrize('fault', BREAKS)
-def test_a_law_sees_collectives_with(fault, monkeypatch):
+def test_a_law_detects_collectives_with(fault, monkeypatch):
   law, aggregator, name, broken = BREAKS[fault]
   law(aggregator)
   laws.forget()

@@ -1,4 +1,4 @@
-"""Every strategy still has the losses and bytes that golden.json records.
+"""Every strategy still has the losses and bytes stored in golden.json.
 
 After an intended change of these figures, or for a new strategy, run
 
@@ -6,7 +6,7 @@ After an intended change of these figures, or for a new strategy, run
 
 It rewrites the figures that differ, of the named strategies or of all, and
 raises the versions of these strategies in experiments/framework/numerics.json,
-so that their kept runs are made again. Remove the runs of the old versions, and
+so that their stored runs are repeated. Remove the runs of the old versions, and
 look at the diff before you commit it.
 """
 
@@ -25,13 +25,13 @@ from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
 GOLDEN = pathlib.Path(__file__).with_name('golden.json')
-# Longest period of a method whose default sends nothing in ten steps.
+# Longest period that replaces defaults which send nothing in ten steps.
 PERIOD = 5
 # Losses differ by at most 7e-8 with and without the compiler's vectorisation;
-# they should by no more on another CPU. But rounding can make a top-k swap two
-# near-equal entries. Losing 1 of the 9 that gTop-k keeps would change the loss
-# by 1e-3, but its equal replaces it. A wrong sign, weight or scale changes the
-# loss by 1e-2. Bytes are not rounded, so they have no tolerance.
+# they should differ by no more on another CPU. But rounding can make a top-k
+# swap two near-equal entries. Losing 1 of the 9 that gTop-k keeps would change
+# the loss by 1e-3, but an almost equal one replaces it. A wrong sign, weight or
+# scale changes the loss by 1e-2. Bytes are not rounded: they have no tolerance.
 TOLERANCE = 1e-4
 # Tolerances of losses with another precision, of values or of products, on any
 # backend. On a CPU bfloat16 changes them by at most 8e-4, except 1.7e-3 for
@@ -80,7 +80,7 @@ def _measure(name: str, arguments: dict, compute_dtype: str) -> dict:
   }
 
 
-# Ten steps are over long before the compiler has made them fast.
+# Ten steps take less time than the compiler's optimisations would.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
@@ -98,7 +98,7 @@ def test_every_strategy_and_nothing_else_has_an_entry(golden):
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
-def test_loss_and_bytes_are_what_they_were(name, golden):
+def test_loss_and_bytes_equal_the_golden_figures(name, golden):
   assert name in golden, (
     f'{name} has no entry in golden.json yet: run '
     '`python -m tests.laws.golden_test`, look at the diff, commit it.'
@@ -111,7 +111,7 @@ def test_loss_and_bytes_are_what_they_were(name, golden):
   assert max(found['bytes_sent']) > 0
 
 
-def test_a_version_was_raised_with_the_golden_figures(golden):
+def test_versions_were_written_with_these_golden_figures(golden):
   known = numerics.known()
   assert {name: entry['golden'] for name, entry in known.items()} == {
     name: digest(entry) for name, entry in golden.items()
@@ -131,10 +131,10 @@ def rewrite(names) -> None:
   write(GOLDEN, new)
   raised = {}
   for name, entry in new.items():
-    was = numerics.known().get(name, {'version': 0, 'golden': ''})
-    rose = was['golden'] != digest(entry)
+    old = numerics.known().get(name, {'version': 0, 'golden': ''})
+    changed = old['golden'] != digest(entry)
     raised[name] = {
-      'version': was['version'] + rose,
+      'version': old['version'] + changed,
       'golden': digest(entry),
     }
   write(numerics.PATH, raised)

@@ -1,4 +1,4 @@
-"""Workers with several devices match those with one, and send no byte twice."""
+"""Workers with several devices equal those with one, and send no byte twice."""
 
 import functools
 
@@ -80,18 +80,18 @@ def assert_same(found, wanted):
 
 
 @over_all
-def test_devices_that_share_a_batch_are_one_device(name):
+def test_devices_that_share_a_batch_equal_one_device(name):
   wanted, alone = on_one_device(STRATEGIES[name])
   found, sent = on_several(STRATEGIES[name], '')
   assert_same(found, wanted)
-  # Each device sends its share; it is padded by an entry at most.
+  # Each device sends its part of a message, padded by at most one entry.
   padding = np.asarray(sent.bytes) - alone.bytes
   assert (padding >= 0).all() and (padding <= 8 * sent.messages).all()
   assert (alone.inner == 0).all() and (sent.inner > 0).all()
 
 
 @over_all
-def test_devices_with_shards_are_one_device_whose_tensors_are_cut(name):
+def test_devices_with_shards_equal_one_device_with_sharded_tensors(name):
   strategy = STRATEGIES[name]
   cut = lambda slot: slot if slot == identity() else by_shards(DEVICES, slot)
   by_one = strategy._replace(

@@ -10,7 +10,7 @@ from tests.support.program import ENVIRONMENT, ROOT
 
 
 def exchanged(dtype, **environment):
-  """See tests/support/wide_integers.py, which runs in a process of its own."""
+  """Runs tests/support/wide_integers.py in a new process; returns its JSON."""
   done = subprocess.run(
     [sys.executable, '-m', 'tests.support.wide_integers', dtype],
     cwd=ROOT,

@@ -1,5 +1,5 @@
-"""The fast selection equals `lax.top_k`, which is its plain form; what each
-of the selections that a config can name keeps, and in how many bytes."""
+"""The fast search for the largest entries equals `lax.top_k`; what each
+selection of a config keeps, and how many bytes its messages have."""
 
 import importlib
 import pkgutil
@@ -23,7 +23,7 @@ from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.traffic import nbytes
 
-# Both sides of a word of 32 bits, and of where a sample is worth its while.
+# Below and above a word of 32 bits, and the size from which sampling pays.
 SIZES = [1, 31, 32, 33, 1000, 40000]
 
 
@@ -32,7 +32,7 @@ def plain(x, k):
 
 
 def vectors(n):
-  """f32[n] of every kind that could mislead a search for a threshold."""
+  """Vectors f32[n], by name, that could mislead a search for a threshold."""
   rng = np.random.default_rng(n)
   normal, some = rng.standard_normal(n), rng.random(n) < 0.3
   kinds = {
@@ -54,19 +54,19 @@ def vectors(n):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('n', SIZES)
 @pytest.mark.parametrize('density', [0, 0.001, 0.01, 0.2, 1])
-def test_the_largest_are_those_of_top_k_whatever_the_vector(n, density):
+def test_the_largest_entries_equal_top_k_for_every_vector(n, density):
   k = max(1, round(density * n))
   in_order = jax.jit(lambda x: largest.largest(x, k))
   ascending = jax.jit(lambda x: largest.ascending(x, k))
   for name, x in vectors(n).items():
     expected = plain(x, k)
     np.testing.assert_array_equal(in_order(x), expected, name)
-    if n >= 1000:  # The few of a short vector are sorted all the same.
+    if n >= 1000:  # `largest` calls `ascending`; that suffices for short ones.
       np.testing.assert_array_equal(ascending(x), np.sort(expected), name)
 
 
 @pytest.mark.parametrize('n, k', [(40_000, 300), (600_000, 600)])
-def test_sorting_finds_what_searching_finds(n, k):
+def test_sorting_and_searching_find_the_same_entries(n, k):
   for name, x in vectors(n).items():
     found = largest.ascending(x, k, by_sorting=True)
     np.testing.assert_array_equal(found, largest.ascending(x, k), name)
@@ -75,7 +75,7 @@ def test_sorting_finds_what_searching_finds(n, k):
 
 @pytest.mark.parametrize('by_sorting', [True, False])
 @pytest.mark.parametrize('k', [1, 40, 1000])
-def test_the_largest_of_some_are_no_others(k, by_sorting):
+def test_largest_of_selects_the_largest_entries_of_a_mask(k, by_sorting):
   for name, x in vectors(1000).items():
     real = np.random.default_rng(0).random(1000) < 0.1
     found = largest.largest_of(x, jnp.asarray(real), k, by_sorting)
@@ -88,7 +88,7 @@ def test_the_largest_of_some_are_no_others(k, by_sorting):
 
 @pytest.mark.parametrize('density', [0, 0.001, 0.5, 1])
 @pytest.mark.parametrize('room', [1, 8192, 8193, 20_001])
-def test_a_bitmap_lists_its_first_bits_and_then_its_size(density, room):
+def test_bitmap_indices_are_the_first_set_bits_padded_with_size(density, room):
   size = 20_001
   few = np.random.default_rng(0).random(size) < density
   masks = np.stack([few, few & (np.arange(size) > 15_000)])
@@ -100,14 +100,14 @@ def test_a_bitmap_lists_its_first_bits_and_then_its_size(density, room):
 
 
 @pytest.mark.exhaustive
-def test_nan_of_all_bits_is_no_riddle():
+def test_nans_with_all_bits_set_are_selected_in_order():
   x = np.full(40000, 0xFFFFFFFF, np.uint32).view(np.float32)
   np.testing.assert_array_equal(largest.ascending(x, 300), np.arange(300))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('k', [1_000, 10_000, 10_416, 100_000, 1_000_000])
-def test_memory_for_a_fifth_of_the_vector_is_enough_for_any_k(k):
+def test_temporary_memory_is_at_most_a_fifth_of_the_vector(k):
   x = jax.ShapeDtypeStruct((1_000_000,), np.float32)
   program = largest.ascending.lower(x, k).compile()
   assert program.memory_analysis().temp_size_in_bytes <= 0.2 * 4 * x.size
@@ -122,14 +122,14 @@ def test_nan_is_kept_before_infinity():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('dtype', ['float16', 'bfloat16'])
-def test_short_floats_are_compared_exactly(dtype):
+def test_16_bit_floats_are_compared_exactly(dtype):
   x = jnp.asarray(vectors(40000)['normal'], dtype)
   np.testing.assert_array_equal(largest.largest(x, 400), plain(x, 400))
 
 
 @pytest.mark.exhaustive
-def test_each_vector_of_a_batch_is_searched_as_if_alone():
-  # One of them is done after a pass while another needs thirty.
+def test_a_batched_search_equals_separate_searches():
+  # Some of the vectors need one pass, others thirty.
   x = np.stack(list(vectors(40000).values()))
   found = jax.jit(jax.vmap(lambda x: largest.largest(x, 400)))(x)
   np.testing.assert_array_equal(found, [plain(row, 400) for row in x])
@@ -137,7 +137,7 @@ def test_each_vector_of_a_batch_is_searched_as_if_alone():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('k', [1, 400])
-def test_what_is_above_a_threshold_are_the_largest_whatever_the_guess(k):
+def test_above_finds_the_largest_entries_for_any_guess(k):
   x, least = np.stack(list(vectors(4000).values())), -(-8 * k // 10)
   above = jax.jit(
     jax.vmap(lambda x, guess: largest.above(x, least, k, guess)[0], (0, None))
@@ -150,7 +150,7 @@ def test_what_is_above_a_threshold_are_the_largest_whatever_the_guess(k):
       assert (indices[kept.size :] == row.size).all()
 
 
-def test_a_good_guess_is_kept_as_it_is():
+def test_a_good_guess_is_kept_as_the_threshold():
   x = vectors(40000)['normal']
   guess = np.sort(np.abs(x))[-95]
   assert largest.above(x, 80, 100, guess)[1] == guess
@@ -165,46 +165,48 @@ def make(name):
   return found.selection()
 
 
-def chosen(how, x, step=0, memory=None):
-  memory = how.begin() if memory is None else memory
-  return jax.jit(how.select, static_argnums=1)(x, K, jnp.int32(step), memory)
+def chosen(selection, x, step=0, memory=None):
+  memory = selection.begin() if memory is None else memory
+  return jax.jit(selection.select, static_argnums=1)(
+    x, K, jnp.int32(step), memory
+  )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', NAMES)
-def test_a_selection_chooses_distinct_entries_and_its_indices_come_back(name):
-  how = make(name)
+def test_selected_indices_are_distinct_and_survive_narrowing(name):
+  selection = make(name)
   for kind, x in vectors(N).items():
-    memory = how.begin()
+    memory = selection.begin()
     for step in range(2):
-      indices, memory = chosen(how, x, step, memory)
+      indices, memory = chosen(selection, x, step, memory)
       real = np.asarray(indices[indices < N])
       assert indices.shape == (K,) and (indices <= N).all(), kind
       assert len(set(real)) == real.size >= 0.8 * K, kind
       np.testing.assert_array_equal(
-        how.widen(how.narrow(indices, N), N), indices
+        selection.widen(selection.narrow(indices, N), N), indices
       )
 
 
 def kept(x, indices):
-  """Of the energy that the k largest have, the part that these have."""
+  """The energy of these entries relative to that of the k largest."""
   best = np.sort(x**2)[-K:].sum()
   return (x[indices[indices < x.size]] ** 2).sum() / best
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', NAMES)
-def test_a_selection_keeps_most_of_what_the_exact_one_keeps(name):
-  how, memory = make(name), None
+def test_a_selection_keeps_most_energy_of_the_exact_one(name):
+  selection, memory = make(name), None
   for step in range(3):
     x = np.random.default_rng(step).standard_normal(N)
-    indices, memory = chosen(how, x.astype(np.float32), step, memory)
+    indices, memory = chosen(selection, x.astype(np.float32), step, memory)
     assert kept(x, np.asarray(indices)) >= {'exact': 1, 'blockwise': 0.8}.get(
       name, 0.82
     )
 
 
-def test_a_block_sends_its_largest_even_if_the_last_row_is_not_full():
+def test_a_block_sends_its_largest_entry_if_the_last_row_is_partial():
   x = np.random.default_rng(0).standard_normal(10 * K + 3, np.float32)
   x[-2] = 100
   indices, _ = chosen(make('blockwise'), x)
@@ -212,7 +214,7 @@ def test_a_block_sends_its_largest_even_if_the_last_row_is_not_full():
   np.testing.assert_array_equal(indices, rows.argmax(axis=0) * K + np.arange(K))
 
 
-def test_a_block_of_more_entries_than_16_bits_tell_apart_is_refused():
+def test_a_block_of_more_entries_than_16_bits_address_is_refused():
   x = jax.ShapeDtypeStruct((2**17 + 1,), 'f4')
   with pytest.raises(UserError, match=r'blockwise.*1\.5e-05'):
     jax.eval_shape(lambda x: blockwise.selection().select(x, 2, 0, ()), x)
@@ -220,28 +222,32 @@ def test_a_block_of_more_entries_than_16_bits_tell_apart_is_refused():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', NAMES)
-def test_entries_beyond_indices_of_32_bits_are_refused(name):
-  how = make(name)
+def test_more_entries_than_32_bit_indices_address_are_refused(name):
+  selection = make(name)
   for find in (
-    lambda x: sparse.choose(x, 0.01, how, jnp.int32(0), how.begin()),
+    lambda x: sparse.choose(
+      x, 0.01, selection, jnp.int32(0), selection.begin()
+    ),
     lambda x: random_indices.draw(jax.random.key(0), x.size, 100),
   ):
     with pytest.raises(UserError, match='2,147,483,648 entries are more than'):
       jax.eval_shape(find, jax.ShapeDtypeStruct((2**31,), jnp.float32))
 
 
-def test_a_threshold_is_exact_again_in_every_mth_step():
-  how, x = reused.selection(3), vectors(N)['normal']
-  _, memory = chosen(how, x)
-  number = lambda step: int((chosen(how, 2 * x, step, memory)[0] < N).sum())
+def test_a_reused_threshold_is_exact_again_every_m_steps():
+  selection, x = reused.selection(3), vectors(N)['normal']
+  _, memory = chosen(selection, x)
+  number = lambda step: int(
+    (chosen(selection, 2 * x, step, memory)[0] < N).sum()
+  )
   assert [number(step) == K for step in (1, 2, 3)] == [False, False, True]
-  # Close to the last vector, it is the same threshold.
-  assert chosen(how, 1.001 * x, 1, memory)[1] == memory
+  # For a vector close to the last one, the threshold is reused.
+  assert chosen(selection, 1.001 * x, 1, memory)[1] == memory
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-  'name, dtype, each',
+  'name, dtype, entry_bytes',
   [
     ('exact', 'float32', 8),
     ('exact', 'bfloat16', 6),
@@ -251,8 +257,8 @@ def test_a_threshold_is_exact_again_in_every_mth_step():
     ('blockwise', 'bfloat16', 4),
   ],
 )
-def test_every_byte_of_a_message_travels_and_its_rounding_is_remembered(
-  name, dtype, each
+def test_all_message_bytes_are_billed_and_rounding_errors_remembered(
+  name, dtype, entry_bytes
 ):
   settings = resolve.strategy_config(
     'topk', density=0.01, dtype=dtype, selection=name
@@ -262,7 +268,7 @@ def test_every_byte_of_a_message_travels_and_its_rounding_is_remembered(
   state = executors.on_one_device(mean.init)(x)
   update = executors.on_one_device(lambda x, s, step: mean.update(x, s, step))
   found, state, sent = update(x, state, step=jnp.int32(0))
-  assert list(sent.bytes) == [each * K] * 2
+  assert list(sent.bytes) == [entry_bytes * K] * 2
   np.testing.assert_allclose(
     2 * found[0] + state.residual.sum(axis=0), x.sum(axis=0), atol=1e-5
   )
@@ -270,10 +276,10 @@ def test_every_byte_of_a_message_travels_and_its_rounding_is_remembered(
   message, _ = jax.eval_shape(
     lambda x: codec.next(x, None, jnp.int32(0), codec.begin()), x[0]
   )
-  assert nbytes(message) == each * K
+  assert nbytes(message) == entry_bytes * K
 
 
-def test_a_config_says_how_to_select_also_within_a_compressor():
+def test_a_config_sets_the_selection_within_a_compressor():
   settings = resolve.strategy_config('compressed')
   settings.compressor.update({'name': 'topk_int8', 'density': 0.01})
   settings.compressor.selection.name = 'reused'
@@ -285,7 +291,7 @@ def test_a_config_says_how_to_select_also_within_a_compressor():
     resolve.strategy(settings)
 
 
-def test_a_memory_that_a_strategy_would_not_keep_is_refused():
+def test_compress_refuses_a_selection_with_memory():
   codec = compressors.topk(0.01, reused.selection())
   with pytest.raises(UserError, match='only topk'):
     codec.compress(jnp.zeros(N))

@@ -1,4 +1,4 @@
-"""Whose a leaf of a strategy's state is does not depend on a model's names."""
+"""Names in a model do not change which state leaves belong to a server."""
 
 from collections import namedtuple
 
@@ -34,11 +34,11 @@ def model(name):
 
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('method', SERVERS)
-def test_a_field_of_a_model_is_no_field_of_a_server(method, name):
-  make = make_worker(SERVERS[method](), optax.sgd(0.1))[0]
+def test_a_model_field_is_not_taken_for_a_server_field(method, name):
+  init = make_worker(SERVERS[method](), optax.sgd(0.1))[0]
 
   def served(name):
-    worker = jax.eval_shape(make, model(name))
+    worker = jax.eval_shape(init, model(name))
     layout = layout_of(worker, async_exchange.VISIT)
     return layout.served, [leaf.shape for leaf in center_of(worker)]
 
@@ -59,7 +59,7 @@ def linear(name):
 
 
 @pytest.mark.exhaustive
-def test_a_run_in_virtual_time_does_not_depend_on_names_of_a_model():
+def test_a_virtual_time_run_is_independent_of_model_field_names():
   slow = {'asynchronous': True, 'step_s': 0.1, 'factors': (1.0, 1.7, 2.3)}
   losses = [
     gj.compare(
@@ -79,14 +79,14 @@ def test_a_run_in_virtual_time_does_not_depend_on_names_of_a_model():
 
 
 @pytest.mark.parametrize('name', ['middle', 'residual', 'velocity'])
-def test_a_field_of_a_model_is_no_memory_that_late_workers_keep(name):
+def test_a_model_field_is_not_taken_for_memory_of_a_late_worker(name):
   params = model(name)
   late_workers.rejoining((), params)
   with pytest.raises(UserError, match=r'\(center\)'):
     late_workers.rejoining(((), CenterState(params), ()), params)
 
 
-def test_outages_are_met_in_the_order_in_which_they_come():
+def test_outages_take_effect_in_time_order_however_listed():
   attempts = []
   for failures in (
     ((0, 5.0, 6.0), (0, 2.0, 3.0)),

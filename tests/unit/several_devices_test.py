@@ -32,7 +32,7 @@ Y = X @ np.arange(SIZE, dtype=np.float32)
 
 
 class Lazy(sources.Source):
-  """The same examples, read when they are needed."""
+  """The same examples, read on demand."""
 
   def __len__(self):
     return len(X)
@@ -42,7 +42,7 @@ class Lazy(sources.Source):
 
 
 def line(noise: float = 0.0, train=(X, Y)) -> gj.Task:
-  """A regression that keeps the mean of what it saw, and may add noise."""
+  """A regression whose state has the mean of its inputs; it may add noise."""
 
   def loss(params, state, batch, key):
     x, y = batch
@@ -90,7 +90,9 @@ def close(a, b):
 @pytest.mark.parametrize('data', ['arrays', exhaustive('source')])
 @pytest.mark.parametrize('strategy', ['topk', 'gossip'])
 @pytest.mark.parametrize('inner', ['', 'fsdp'])
-def test_training_is_that_of_one_device(strategy, inner, data):
+def test_training_on_several_devices_equals_training_on_one(
+  strategy, inner, data
+):
   task = line(train=Lazy()) if data == 'source' else line()
   if strategy == 'topk' and inner:
     pytest.skip('Its selection is made per shard, see tests/laws.')
@@ -103,13 +105,13 @@ def test_training_is_that_of_one_device(strategy, inner, data):
     close(found.scores[name], alone.scores[name])
   assert alone.bytes_inner is None and alone.inner_s is None
   assert min(found.bytes_inner) > 0 and found.inner_s > 0
-  # Each message is padded to the next multiple of the devices.
+  # Each message is padded to a multiple of the number of devices.
   sent = np.array(found.bytes_sent) - alone.bytes_sent
   assert (sent >= 0).all() and (sent <= 8 * np.array(found.messages)).all()
 
 
 @pytest.mark.exhaustive
-def test_devices_draw_as_micro_batches_do():
+def test_devices_draw_the_same_noise_as_micro_batches():
   noisy = line(noise=0.3)
   parts = records(noisy, accumulate=DEVICES)[-1]
   found = records(noisy, **SEVERAL)[-1]
@@ -133,7 +135,7 @@ def test_a_resumed_run_is_bit_exact(inner, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_a_checkpoint_has_each_number_once(tmp_path):
+def test_a_checkpoint_has_one_copy_of_parameters_per_worker(tmp_path):
   records(store=Store(tmp_path), **SEVERAL)
   run = resolve_run(config(**SEVERAL), given=Overrides(line()))
   like = LockStep(run, None, Meter(), lambda *_: None).state()[0]
@@ -141,7 +143,7 @@ def test_a_checkpoint_has_each_number_once(tmp_path):
   assert workers.params['w'].shape == (P, SIZE)
 
 
-def test_seconds_within_a_worker_are_those_of_its_link(tmp_path):
+def test_seconds_within_a_worker_follow_from_its_inner_link(tmp_path):
   slow = tmp_path / 'slow.json'
   slow.write_text(
     '{"latency_s": 0.5, "bytes_per_s": 1000.0, "full_duplex": false}'
@@ -153,17 +155,18 @@ def test_seconds_within_a_worker_are_those_of_its_link(tmp_path):
   )
   *_, found = train(run)
   assert found.bytes_inner == fast.bytes_inner
-  # A ring of two for the gradient, one for the state, and a join, in 6 steps.
+  # In each of 6 steps: rings of two devices for the gradient and for the state,
+  # of 2 rounds each, and a round that joins the parts of the exchange.
   rounds = 6 * (2 + 2 + 1)
   sent = found.bytes_inner[0] / DEVICES
-  # What joins the mean of the state for an evaluation is no part of them.
+  # The seconds exclude what averages the state for an evaluation.
   assert found.inner_s == pytest.approx(rounds * 0.5 + 2 * sent / 1000)
   assert any(found.bytes_evaluation)
   assert fast.inner_s < 1e-3 < found.inner_s
   assert network.INNER == 'nvlink'
 
 
-def test_tables_tell_both_levels_apart():
+def test_tables_show_bytes_and_seconds_within_a_worker():
   given = config('all_reduce', **SEVERAL)
   variant = check('x', given, given=Overrides(line()))
   *_, last = train(variant.run)
@@ -199,14 +202,14 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize('what', REFUSED)
-def test_what_does_not_fit_is_refused(what):
-  given, words = REFUSED[what]
-  with pytest.raises(UserError, match=words):
+@pytest.mark.parametrize('case', REFUSED)
+def test_invalid_device_settings_are_refused(case):
+  given, message = REFUSED[case]
+  with pytest.raises(UserError, match=message):
     resolve_run(config('all_reduce', **given), given=Overrides(line()))
 
 
-def test_virtual_time_has_one_device_for_each_worker():
+def test_virtual_time_refuses_several_devices_per_worker():
   given = config(**SEVERAL)
   given.cluster = defaults.cluster()
   with pytest.raises(UserError, match='virtual time'):
@@ -228,7 +231,7 @@ def test_virtual_time_has_one_device_for_each_worker():
     'dog',
   ],
 )
-def test_shards_need_an_optimizer_of_single_entries(name, warmup):
+def test_shards_refuse_an_optimizer_that_needs_whole_tensors(name, warmup):
   given = config(inner='fsdp', **SEVERAL)
   given.optimizer = defaults.optimizer(name, 0.001, warmup_steps=warmup)
   with pytest.raises(UserError, match=f'{name} needs whole tensors'):
@@ -249,7 +252,7 @@ SLOW = optax.linear_schedule(0.0, 1e-3, 5000)
   ],
   ids=['lamb', 'clipped', 'rarely clipped'],
 )
-def test_a_warm_up_hides_no_optimizer_of_whole_tensors(given):
+def test_whole_tensor_optimizers_of_rare_effect_are_refused(given):
   with pytest.raises(UserError, match='the optimizer needs whole tensors'):
     resolve_run(
       config(inner='fsdp', **SEVERAL), given=Overrides(line(), optimizer=given)
@@ -257,13 +260,13 @@ def test_a_warm_up_hides_no_optimizer_of_whole_tensors(given):
 
 
 @pytest.mark.parametrize('name', ['adamw', 'lion', 'sgd'])
-def test_optimizers_of_single_entries_take_shards(name):
+def test_elementwise_optimizers_support_shards(name):
   given = config(inner='fsdp', **SEVERAL)
   given.optimizer = defaults.optimizer(name, 0.01, warmup_steps=100)
   assert resolve_run(given, given=Overrides(line())).inner.kind == 'fsdp'
 
 
-def test_shards_take_optimizers_whose_first_updates_are_zero():
+def test_shards_accept_optimizers_whose_first_updates_are_zero():
   slow = optax.MultiSteps(optax.adamw(SLOW), 4).gradient_transformation()
   given = Overrides(line(), optimizer=slow)
   run = resolve_run(config(inner='fsdp', **SEVERAL), given=given)

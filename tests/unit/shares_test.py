@@ -1,4 +1,4 @@
-"""Which worker gets which example, in which step, and moved how."""
+"""Which worker gets which example, in which step, and how it is augmented."""
 
 import functools
 
@@ -27,7 +27,7 @@ SPLITS = {
 
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(sorted(SPLITS)), st.integers(1, 150), st.integers(0, 99))
-def test_shares_are_equal_and_no_example_is_in_two(name, workers, seed):
+def test_shares_are_equally_large_and_disjoint(name, workers, seed):
   rows = SPLITS[name](LABEL, workers, seed)
   share = len(LABEL) // workers
   assert rows.shape == (workers, share // 2 * 2 if name == 'label' else share)
@@ -54,19 +54,19 @@ def concentration(rows):
 
 
 @pytest.mark.parametrize('alpha', [0.1, 1.0, 10.0])
-def test_a_share_is_as_skewed_as_the_dirichlet_distribution_says(alpha):
+def test_shares_are_as_skewed_as_the_dirichlet_distribution(alpha):
   # E sum q^2 of a symmetric Dirichlet; sampling adds (1 - sum q^2) / m.
   expected = (alpha + 1) / (10 * alpha + 1)
   expected += (1 - expected) / 60
-  seen = [
+  measured = [
     concentration(split.dirichlet(LABEL, 10, seed, alpha)[0])
     for seed in range(400)
   ]
-  error = np.std(seen) / np.sqrt(len(seen))
-  assert abs(np.mean(seen) - expected) < 4 * error
+  error = np.std(measured) / np.sqrt(len(measured))
+  assert abs(np.mean(measured) - expected) < 4 * error
 
 
-def test_the_mixes_are_the_same_where_examples_are_held_out():
+def test_class_mixes_are_unchanged_if_examples_are_held_out():
   label = np.repeat(np.arange(10), 6_000)
   fewer = np.repeat(np.arange(10), 5_400)
   for seed in range(3):
@@ -77,11 +77,11 @@ def test_the_mixes_are_the_same_where_examples_are_held_out():
       ]
       for labels in (label, fewer)
     )
-    # The shares themselves are drawn, 13,500 examples each.
+    # The shares are random samples, of 15,000 or 13,500 examples each.
     np.testing.assert_allclose(of_all, of_fewer, atol=0.05)
 
 
-def test_iid_shares_are_nearly_even():
+def test_iid_shares_have_nearly_even_classes():
   assert max(map(concentration, split.iid(LABEL, 4, 0))) < 0.12
 
 
@@ -92,7 +92,7 @@ def test_by_label_gives_each_worker_the_classes_of_its_shards():
     assert len(np.unique(LABEL[rows])) <= 2
 
 
-def test_too_many_shards_are_not_said_to_be_too_many_workers():
+def test_too_many_shards_are_not_reported_as_too_many_workers():
   with pytest.raises(UserError, match=r'^split\.shards: 6 .* 2 shards .* 4'):
     split.by_label(np.arange(6), 4, 0)
 
@@ -110,7 +110,7 @@ KEY = jax.random.key(0)
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('n', [1, 2, 7, 6_250])
-def test_a_permutation_is_one(n):
+def test_permuted_returns_a_permutation(n):
   keys = jax.random.split(KEY, 20)
   draw = jax.jit(jax.vmap(lambda key: permuted(jnp.arange(n), key, n)))
   for places in draw(keys):
@@ -132,7 +132,7 @@ def test_every_pair_of_places_is_equally_likely_in_a_permutation(n):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('m, size', [(12, 4), (13, 4), (7, 7)])
-def test_no_example_comes_twice_in_an_epoch(m, size):
+def test_no_example_is_repeated_within_an_epoch(m, size):
   share = {'x': np.arange(m) + 100, 'y': np.arange(m)}
   draw = jax.jit(functools.partial(batch, share, size=size))
   steps = m // size
@@ -153,11 +153,11 @@ def test_a_batch_is_a_pure_function_of_key_and_step():
   once = draw(KEY, 77)
   np.testing.assert_array_equal(once, batch(share, KEY, 77, 10))
   assert (once != draw(jax.random.key(1), 77)).any()
-  assert (once != draw(KEY, 177)).any()  # the same turn of the next epoch
+  assert (once != draw(KEY, 177)).any()  # The same step of the next epoch.
 
 
 @pytest.mark.exhaustive
-def test_workers_under_vmap_draw_what_each_draws_alone():
+def test_workers_under_vmap_draw_the_same_batches_as_alone():
   shares = np.arange(60).reshape(3, 20)
   keys = jax.random.split(KEY, 3)
   draw = jax.jit(lambda share, key: batch(share, key, 9, 4))
@@ -167,7 +167,7 @@ def test_workers_under_vmap_draw_what_each_draws_alone():
 
 
 @pytest.mark.parametrize('size', [0, 21])
-def test_a_batch_larger_than_the_share_is_refused(size):
+def test_a_batch_that_is_empty_or_exceeds_the_share_is_refused(size):
   with pytest.raises(UserError, match=f'batch_size={size} .*20 examples'):
     batch(np.arange(20), KEY, 0, size)
 
@@ -176,7 +176,7 @@ def test_a_batch_larger_than_the_share_is_refused(size):
 
 
 @pytest.mark.exhaustive
-def test_an_augmented_picture_is_a_window_of_the_padded_one_or_its_mirror():
+def test_an_augmented_image_is_a_window_of_the_padded_one_or_its_mirror():
   x = np.random.default_rng(0).integers(1, 256, (1, 6, 5, 3), np.uint8)
   padded = np.pad(x[0], ((4, 4), (4, 4), (0, 0)))
   windows = {}
@@ -205,11 +205,11 @@ def test_augmentation_is_a_pure_function_of_its_key():
 
 
 def test_by_label_deals_shards_at_random():
-  """In the order of their labels two shards would be a whole class."""
+  """Two shards dealt in the order of labels would be a whole class."""
   dealt = split.by_label(LABEL, 10, 0)
   assert np.mean([len(np.unique(LABEL[rows])) for rows in dealt]) > 1.5
 
 
-def test_by_label_leaves_out_examples_of_any_class():
+def test_by_label_leaves_out_examples_of_several_classes():
   left = np.setdiff1d(np.arange(len(LABEL)), split.by_label(LABEL, 7, 0))
   assert len(left) == 12 and len(np.unique(LABEL[left])) > 3

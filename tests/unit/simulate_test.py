@@ -1,8 +1,8 @@
-"""Methods in virtual time against the same written by hand in NumPy.
+"""Methods in virtual time are equal to references written in NumPy.
 
-The programs by hand know nothing of timelines: they have a list of events of
-their own (three workers that compute with unequal speeds on an instant or a
-slow link) and one line of mathematics per method.
+The references do not use the simulator's timeline. They have a list of events
+of their own (three workers that compute at unequal speeds on an instant link)
+and a few lines of mathematics per method.
 """
 
 import itertools
@@ -67,10 +67,10 @@ def quadratic(params, state, examples, worker, t):
   return (loss, state), grads
 
 
-def sailing(
+def simulated(
   strategy, link=INSTANT, optimizer=None, workers=P, seed=0, **machines
 ):
-  """A runner on quadratics, its timeline and its ledger."""
+  """The runner of a simulation on quadratics, its timeline and its ledger."""
   machines = {'step_s': STEP_S, 'factors': SPEEDS, **machines}
   found = cluster(workers, EVENTS, link, **machines)
   task = Task(
@@ -105,40 +105,40 @@ def sailing(
   return runner, simulate.timeline_of(run, exchange, runner), ledger
 
 
-def where(fleet):
+def parameters_of(fleet):
   return np.asarray(fleet.params['x'], np.float64)
 
 
-def finishes():
-  """Who is done when, on an instant link: (time, worker), by hand."""
+def finish_order():
+  """The worker that finishes each step, in order of time; instant link."""
   times = [
     (STEP_S * SPEEDS[i] * k, i) for i in range(P) for k in range(1, EVENTS + 1)
   ]
   return [i for _, i in sorted(times)[:EVENTS]]
 
 
-def drawn(strategy, i, step, seed=0):
-  """The partner that the timeline draws for a step of a worker."""
+def drawn_partners(strategy, i, step, seed=0):
+  """The partners that the timeline draws for a step of a worker."""
   return strategy.async_exchange(P).draw(
     i, np.random.default_rng((seed, 1, i, step))
   )
 
 
-def same(strategy, by_hand, **machines):
-  """Follows a method for EVENTS events beside its double written by hand."""
-  fleet, clock, _ = sailing(strategy, **machines)
+def assert_same(strategy, reference, **machines):
+  """Compares a method with its reference after each of EVENTS events."""
+  fleet, clock, _ = simulated(strategy, **machines)
   steps = [0] * P
-  for i, expected in zip(finishes(), by_hand, strict=True):
+  for i, expected in zip(finish_order(), reference, strict=True):
     clock.next()
     steps[i] += 1
-    np.testing.assert_allclose(where(fleet), expected, atol=1e-5)
+    np.testing.assert_allclose(parameters_of(fleet), expected, atol=1e-5)
   return fleet
 
 
 def downpour(period=1):
   x, taken = np.tile(START, (P, 1)), np.tile(START, (P, 1))
   center, pulled, steps = START.copy(), x.copy(), [0] * P
-  for i in finishes():
+  for i in finish_order():
     x[i] -= RATE * gradient(i, taken[i])
     steps[i] += 1
     if steps[i] % period == 0:
@@ -152,7 +152,7 @@ def decoupled(period=4, quorum=2, grace=0):
   x, taken = np.tile(START, (P, 1)), np.tile(START, (P, 1))
   center, pulled, steps = START.copy(), x.copy(), [0] * P
   reports, closes = [], None
-  for i in finishes():
+  for i in finish_order():
     x[i] -= RATE * gradient(i, taken[i])
     steps[i] += 1
     if steps[i] % period == 0:
@@ -167,9 +167,9 @@ def decoupled(period=4, quorum=2, grace=0):
     yield x
 
 
-def springs():
+def elastic_averaging():
   x, center = np.tile(START, (P, 1)), START.copy()
-  for i in finishes():
+  for i in finish_order():
     x[i] -= RATE * gradient(i, x[i])
     pull = 0.8 / P * (x[i] - center)
     x[i], center = x[i] - pull, center + pull
@@ -179,10 +179,10 @@ def springs():
 def pulling(strategy):
   x, published = np.tile(START, (P, 1)), np.tile(START, (P, 1))
   steps = [0] * P
-  for i in finishes():
+  for i in finish_order():
     x[i] -= RATE * gradient(i, x[i])
     published[i] = x[i]
-    (j,) = drawn(strategy, i, steps[i])
+    (j,) = drawn_partners(strategy, i, steps[i])
     x[i] = (x[i] + published[j]) / 2
     steps[i] += 1
     yield x
@@ -190,9 +190,9 @@ def pulling(strategy):
 
 def pushing(strategy, order=()):
   x, inbox, steps = np.tile(START, (P, 1)), [[] for _ in range(P)], [0] * P
-  for i in order or finishes():
+  for i in order or finish_order():
     x[i] -= RATE * gradient(i, x[i])
-    (j,) = drawn(strategy, i, steps[i])
+    (j,) = drawn_partners(strategy, i, steps[i])
     w = 2 if i == j else 1
     if i != j:
       inbox[j].append(x[i].copy())
@@ -201,13 +201,13 @@ def pushing(strategy, order=()):
     yield x
 
 
-def pairing(strategy, exchange):
-  """Two at once: the gradient is stale if the other's exchange came between."""
+def pairwise(strategy, exchange):
+  """Exchanges of two workers; one by the other makes a gradient stale."""
   x, w, steps = np.tile(START, (P, 1)), np.ones(P), [0] * P
   taken = np.tile(START, (P, 1))
-  for i in finishes():
+  for i in finish_order():
     x[i] -= w[i] * RATE * gradient(i, taken[i])
-    (j,) = drawn(strategy, i, steps[i])
+    (j,) = drawn_partners(strategy, i, steps[i])
     if i != j:
       exchange(x, w, i, j)
     steps[i] += 1
@@ -229,26 +229,26 @@ def give_half(x, w, i, j):
 
 
 def triggered(strategy, scale=2.0, decay=0.9):
-  """AD-PSGD of those whose drift is large beside its own pace."""
+  """AD-PSGD at steps where the drift is large relative to its usual pace."""
   x, steps = np.tile(START, (P, 1)), [0] * P
   taken, last, shared = x.copy(), x.copy(), x.copy()
-  pace, talks = np.zeros(P), 0
+  pace, exchanges = np.zeros(P), 0
   norm = np.linalg.norm
-  for i in finishes():
+  for i in finish_order():
     x[i] -= RATE * gradient(i, taken[i])
     size = norm(shared[i])
     pace[i] = decay * pace[i] + (1 - decay) * norm(x[i] - last[i]) / size
     wants = norm(x[i] - shared[i]) / size > scale * pace[i]
-    (j,) = drawn(strategy, i, steps[i])
+    (j,) = drawn_partners(strategy, i, steps[i])
     if wants:
-      talks += 1
+      exchanges += 1
       x[[i, j]] = (x[i] + x[j]) / 2
       shared[[i, j]] = x[i]
     last[[i, j]] = x[[i, j]]
     steps[i] += 1
     taken[i] = x[i]
     yield x
-  assert 5 < talks < EVENTS - 5
+  assert 5 < exchanges < EVENTS - 5
 
 
 EASGD = elastic.strategy(look_ahead=0.0)
@@ -264,49 +264,51 @@ PAIRS = pairwise_gossip.strategy()
 RING = gossip.strategy()
 GOSGD = push_sum.strategy(topology.complete)
 TRIGGERED = adaptive_gossip.strategy(triggers.relative_drift(scale=2.0))
-BY_HAND = {
+REFERENCES = {
   'downpour': (parameter_server.strategy(), downpour),
   'async_local_sgd': (local_sgd.strategy(4), lambda: downpour(4)),
   'decoupled': (DECOUPLED, decoupled),
   'patient': (PATIENT, lambda: decoupled(quorum=1, grace=1)),
-  'easgd': (EASGD, springs),
+  'easgd': (EASGD, elastic_averaging),
   'pull': (PULL, lambda: pulling(PULL)),
   'push': (PUSH, lambda: pushing(PUSH)),
-  'adpsgd': (PAIRS, lambda: pairing(PAIRS, average)),
-  'gossip': (RING, lambda: pairing(RING, average)),
-  'gosgd': (GOSGD, lambda: pairing(GOSGD, give_half)),
+  'adpsgd': (PAIRS, lambda: pairwise(PAIRS, average)),
+  'gossip': (RING, lambda: pairwise(RING, average)),
+  'gosgd': (GOSGD, lambda: pairwise(GOSGD, give_half)),
   'adaptive': (TRIGGERED, lambda: triggered(TRIGGERED)),
 }
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize('name', BY_HAND)
-def test_each_method_is_the_one_written_by_hand(name):
-  strategy, by_hand = BY_HAND[name]
-  same(strategy, by_hand())
+@pytest.mark.parametrize('name', REFERENCES)
+def test_each_method_equals_its_reference_in_numpy(name):
+  strategy, reference = REFERENCES[name]
+  assert_same(strategy, reference())
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-  'one, apart',
+  'synchronous, asynchronous',
   [
     (parameter_server.strategy(), parameter_server.strategy()),
     (EASGD, EASGD),
     (local_sgd.strategy(4), local_sgd.strategy(4)),
   ],
 )
-def test_alike_workers_on_an_instant_link_are_in_step_without_waiting(
-  one, apart
+def test_identical_workers_stay_in_step_without_waiting(
+  synchronous, asynchronous
 ):
-  alike = {'factors': (), 'optimizer': optax.sgd(RATE, momentum=0.9)}
-  together, slow, _ = sailing(one, asynchronous=False, **alike)
-  free, fast, _ = sailing(apart, **alike)
+  identical = {'factors': (), 'optimizer': optax.sgd(RATE, momentum=0.9)}
+  together, clock, _ = simulated(synchronous, asynchronous=False, **identical)
+  free, free_clock, _ = simulated(asynchronous, **identical)
   for _ in range(12):
-    slow.next()
-    while fast.rounds < slow.rounds:
-      fast.next()
-    np.testing.assert_allclose(where(free), where(together), atol=1e-6)
-  assert fast.now == pytest.approx(slow.now)
+    clock.next()
+    while free_clock.rounds < clock.rounds:
+      free_clock.next()
+    np.testing.assert_allclose(
+      parameters_of(free), parameters_of(together), atol=1e-6
+    )
+  assert free_clock.now == pytest.approx(clock.now)
 
 
 @pytest.mark.exhaustive
@@ -321,8 +323,8 @@ def test_alike_workers_on_an_instant_link_are_in_step_without_waiting(
     PULL,
   ],
 )
-def test_who_waits_does_what_lock_step_does(strategy):
-  fleet, clock, ledger = sailing(
+def test_synchronous_virtual_time_equals_lock_step(strategy):
+  fleet, clock, ledger = simulated(
     strategy, SLOW, asynchronous=False, compute='gamma', spread=0.5
   )
   init, update = make_worker(strategy, optax.sgd(RATE))
@@ -335,7 +337,9 @@ def test_who_waits_does_what_lock_step_does(strategy):
     grads = np.stack([gradient(i, x[i]) for i in range(P)])
     worker, bill = run(worker, {'x': jnp.float32(grads)}, step=jnp.int32(t))
     sent += bill.bytes[:]
-    np.testing.assert_allclose(where(fleet), worker.params['x'], atol=1e-5)
+    np.testing.assert_allclose(
+      parameters_of(fleet), worker.params['x'], atol=1e-5
+    )
   np.testing.assert_array_equal(ledger.bytes, sent)
 
 
@@ -352,39 +356,39 @@ EVERYTHING = {
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('strategy', [RING, PAIRS, GOSGD, TRIGGERED])
-def test_the_mean_moves_by_gradients_only_all_along_a_rough_timeline(strategy):
-  # Without a gradient, whatever comes and goes: no mass may come or go.
-  fleet, clock, _ = sailing(strategy, SLOW, optax.sgd(0.0), **EVERYTHING)
-  apart_ = np.random.default_rng(0).standard_normal((P, SIZE))
+def test_exchanges_keep_the_mean_despite_failures_and_stragglers(strategy):
+  # Without gradients the mean must not change, whatever the timeline does.
+  fleet, clock, _ = simulated(strategy, SLOW, optax.sgd(0.0), **EVERYTHING)
+  initial = np.random.default_rng(0).standard_normal((P, SIZE))
   fleet.state = fleet.state._replace(
-    workers=fleet.state.workers._replace(params={'x': jnp.float32(apart_)})
+    workers=fleet.state.workers._replace(params={'x': jnp.float32(initial)})
   )
   for _ in range(EVENTS):
     clock.next()
-    z = where(fleet)
+    z = parameters_of(fleet)
     memory = fleet.state.workers.parameters
     if strategy is GOSGD:
       np.testing.assert_allclose(np.asarray(memory.weight).sum(), P, rtol=1e-6)
       z = z + np.asarray(jax.tree.leaves(memory.residual)[0])
-    np.testing.assert_allclose(z.mean(axis=0), apart_.mean(axis=0), atol=1e-6)
-  assert strategy is TRIGGERED or not np.allclose(where(fleet), apart_)
+    np.testing.assert_allclose(z.mean(axis=0), initial.mean(axis=0), atol=1e-6)
+  assert strategy is TRIGGERED or not np.allclose(parameters_of(fleet), initial)
 
 
-def test_what_a_server_holds_is_what_was_pushed():
-  fleet, clock, _ = sailing(parameter_server.strategy(), SLOW, **EVERYTHING)
+def test_a_server_applies_every_pushed_gradient():
+  fleet, clock, _ = simulated(parameter_server.strategy(), SLOW, **EVERYTHING)
   expected, pulled = START.copy(), np.tile(START, (P, 1))
-  played = fleet.run_round
+  run_round = fleet.run_round
 
-  def play(who, step):
+  def checked_round(who, step):
     nonlocal expected
     (i,) = who
     expected = expected - RATE * np.asarray(fleet.state.gradients['x'][i])
-    bill = played(who, step)
+    bill = run_round(who, step)
     pulled[i] = expected
-    np.testing.assert_allclose(where(fleet)[i], expected, atol=1e-5)
+    np.testing.assert_allclose(parameters_of(fleet)[i], expected, atol=1e-5)
     return bill
 
-  fleet.run_round = play
+  fleet.run_round = checked_round
   for _ in range(EVENTS):
     clock.next()
   np.testing.assert_allclose(fleet.center['x'], expected, atol=1e-5)
@@ -395,28 +399,28 @@ def test_what_a_server_holds_is_what_was_pushed():
 @pytest.mark.parametrize(
   'strategy, asynchronous', [(TRIGGERED, True), (all_reduce.strategy(), False)]
 )
-def test_a_seed_is_a_timeline(strategy, asynchronous):
-  def story(seed):
+def test_a_seed_determines_the_timeline(strategy, asynchronous):
+  def history(seed):
     machines = (
       EVERYTHING if asynchronous else {'compute': 'gamma', 'spread': 0.5}
     )
-    fleet, clock, ledger = sailing(
+    fleet, clock, ledger = simulated(
       strategy, SLOW, seed=seed, asynchronous=asynchronous, **machines
     )
     for _ in range(20):
       clock.next()
-    return clock.usage.spans, where(fleet).tolist(), ledger.to_json()
+    return clock.usage.spans, parameters_of(fleet).tolist(), ledger.to_json()
 
-  assert story(0) == story(0)
-  assert story(0) != story(1)
+  assert history(0) == history(0)
+  assert history(0) != history(1)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy', [EASGD, PULL, PUSH, PAIRS, GOSGD, TRIGGERED]
 )
-def test_nobody_waits_for_a_worker_that_is_gone(strategy):
-  _, clock, _ = sailing(strategy, failures=((1, 0.55),), factors=())
+def test_asynchronous_workers_do_not_wait_for_a_failed_one(strategy):
+  _, clock, _ = simulated(strategy, failures=((1, 0.55),), factors=())
   for _ in range(EVENTS):
     clock.next()
   usage = clock.usage
@@ -425,32 +429,32 @@ def test_nobody_waits_for_a_worker_that_is_gone(strategy):
   assert {w for w, kind, since, _ in usage.spans if since > 0.55} == {0, 2}
 
 
-def test_a_share_is_kept_by_who_was_given_none_for_long():
-  # 140 shares in which worker 1 hangs, then six of its own.
-  fleet, clock, _ = sailing(
+def test_push_sum_weights_stay_positive_while_nothing_arrives():
+  # Worker 0 sends about 140 shares in each of six steps of worker 1.
+  fleet, clock, _ = simulated(
     GOSGD, workers=2, optimizer=optax.sgd(1e-3), factors=(1.0, 140.5)
   )
   while clock.now < 6.5 * 140.5 * STEP_S:
     clock.next()
   weight = np.asarray(fleet.state.workers.parameters.weight)
   assert weight.sum() == 2 and weight.min() > 2.0**-42
-  assert np.isfinite(where(fleet)).all()
+  assert np.isfinite(parameters_of(fleet)).all()
 
 
-def test_what_is_pushed_to_a_worker_that_is_down_waits_for_it():
-  fleet, clock, _ = sailing(PUSH, failures=((1, 0.55, 1.0),))
+def test_messages_to_a_failed_worker_are_kept_until_it_returns():
+  fleet, clock, _ = simulated(PUSH, failures=((1, 0.55, 1.0),))
   times = [(STEP_S * SPEEDS[i] * k, i) for i in (0, 2) for k in range(1, 30)]
-  times += [(STEP_S * SPEEDS[1] * k, 1) for k in range(1, 5)]  # At 0.548 s.
+  times += [(STEP_S * SPEEDS[1] * k, 1) for k in range(1, 5)]  # Until 0.548 s.
   times += [(1.0 + STEP_S * SPEEDS[1] * k, 1) for k in range(1, 9)]
   order = [i for _, i in sorted(times)]
   for expected in itertools.islice(pushing(PUSH, order), 32):
     clock.next()
-    np.testing.assert_allclose(where(fleet), expected, atol=1e-5)
+    np.testing.assert_allclose(parameters_of(fleet), expected, atol=1e-5)
   assert clock.now > 1.2
 
 
-def test_who_comes_back_goes_on_where_it_was():
-  _, clock, _ = sailing(PAIRS, failures=((1, 0.55, 1.0),), factors=())
+def test_a_returning_worker_computes_from_its_return_on():
+  _, clock, _ = simulated(PAIRS, failures=((1, 0.55, 1.0),), factors=())
   while clock.now < 0.99:
     clock.next()
   assert {w for w, *_, until in clock.usage.spans if until > 0.6} == {0, 2}
@@ -471,7 +475,7 @@ def test_who_comes_back_goes_on_where_it_was():
   ],
 )
 def test_a_synchronous_round_waits_until_the_time_out(strategy):
-  _, clock, _ = sailing(
+  _, clock, _ = simulated(
     strategy,
     asynchronous=False,
     failures=((1, 0.55),),
@@ -481,7 +485,7 @@ def test_a_synchronous_round_waits_until_the_time_out(strategy):
   with pytest.raises(simulate.Stalled, match='worker 1') as stalled:
     for _ in range(EVENTS):
       clock.next()
-  # Of the first that waits: step 6 is done at 0.6 s, step 8 at 0.8 s.
+  # The first to wait has finished step 6 at 0.6 s, or step 8 at 0.8 s.
   waits = 0.8 if strategy.async_exchange else 0.6
   assert stalled.value.time_s == pytest.approx(waits + 5.0)
   assert stalled.value.worker == 1
@@ -490,10 +494,10 @@ def test_a_synchronous_round_waits_until_the_time_out(strategy):
   assert clock.usage.spent_s['wait'][[0, 2]] == pytest.approx([5.0, 5.0])
 
 
-def test_silent_rounds_need_no_program_for_those_who_are_left():
-  """Groups of three have none for two workers."""
+def test_silent_rounds_need_no_program_for_the_remaining_workers():
+  """Groups of three do not exist among the remaining two workers."""
   inside = local_sgd.strategy(4)
-  fleet, clock, _ = sailing(
+  fleet, clock, _ = simulated(
     hierarchical.strategy(3, 40, inner=inside),
     asynchronous=False,
     failures=((1, 0.55),),
@@ -501,18 +505,18 @@ def test_silent_rounds_need_no_program_for_those_who_are_left():
     timeout_s=5.0,
   )
   x = np.tile(START, (P, 1))
-  for step in range(7):  # Exchanges are after the fourth step and the eighth.
+  for step in range(7):  # Exchanges follow the fourth and the eighth step.
     clock.next()
     for i in range(P) if step < 5 else (0, 2):
       x[i] -= RATE * gradient(i, x[i])
     x = np.tile(x.mean(axis=0), (P, 1)) if step == 3 else x
-  np.testing.assert_allclose(where(fleet), x, atol=1e-5)
+  np.testing.assert_allclose(parameters_of(fleet), x, atol=1e-5)
   with pytest.raises(simulate.Stalled, match='worker 1'):
     clock.next()
 
 
-def test_a_synchronous_round_waits_for_who_comes_back_in_time():
-  _, clock, _ = sailing(
+def test_a_synchronous_round_waits_for_a_worker_that_returns_in_time():
+  _, clock, _ = simulated(
     all_reduce.strategy(),
     asynchronous=False,
     failures=((1, 0.55, 2.0),),
@@ -521,15 +525,15 @@ def test_a_synchronous_round_waits_for_who_comes_back_in_time():
   )
   for _ in range(8):
     clock.next()
-  # Five rounds, one that begins anew at 2.0 s, and two more.
+  # Five rounds, one that restarts at 2.0 s, and two more.
   assert clock.now == pytest.approx(2.1 + 0.2)
   assert clock.usage.spent_s['wait'] == pytest.approx([1.5, 0, 1.5])
 
 
-def test_silent_rounds_are_no_barrier():
+def test_silent_rounds_do_not_synchronise_workers():
   times = {}
   for period in (1, 5):
-    _, clock, _ = sailing(
+    _, clock, _ = simulated(
       local_sgd.strategy(period),
       asynchronous=False,
       compute='uniform',
@@ -542,24 +546,24 @@ def test_silent_rounds_are_no_barrier():
   assert times[5] < 0.85 * times[1]
 
 
-def test_backup_workers_drop_the_late_and_fetch_the_model():
-  fleet, clock, ledger = sailing(
+def test_a_late_worker_drops_its_gradient_and_fetches_the_model():
+  fleet, clock, ledger = simulated(
     all_reduce.strategy(), asynchronous=False, first=2, factors=(1.0, 1.2, 3.5)
   )
   x = START.copy()
   for _ in range(10):
     clock.next()
     x = x - RATE * (gradient(0, x) + gradient(1, x)) / 2
-    np.testing.assert_allclose(where(fleet)[:2], [x, x], atol=1e-5)
-  assert clock.now == pytest.approx(10 * 0.12)  # Nobody waits for worker 2.
-  assert ledger.received[2] and not np.allclose(where(fleet)[2], START)
-  assert ledger.exchanges == 10  # A fetch is part of its round.
+    np.testing.assert_allclose(parameters_of(fleet)[:2], [x, x], atol=1e-5)
+  assert clock.now == pytest.approx(10 * 0.12)  # No round waits for worker 2.
+  assert ledger.received[2] and not np.allclose(parameters_of(fleet)[2], START)
+  assert ledger.exchanges == 10  # A fetch counts as part of its round.
 
 
 @pytest.mark.parametrize('latency_s', [0.0, 0.04, 1.0])
-def test_each_moment_of_a_late_worker_is_accounted_for(latency_s):
-  """Also where a round ends before it has fetched the model."""
-  _, clock, _ = sailing(
+def test_all_time_of_a_late_worker_is_accounted_for(latency_s):
+  """Also if a round ends before the worker has fetched the model."""
+  _, clock, _ = simulated(
     all_reduce.strategy(),
     network.Link(latency_s, 1e9),
     asynchronous=False,
@@ -570,11 +574,11 @@ def test_each_moment_of_a_late_worker_is_accounted_for(latency_s):
     clock.next()
     total = sum(clock.usage.spent_s.values())
     assert total[:2] == pytest.approx(clock.now)
-    assert total[2] > clock.now - 1e-9  # To the end of what it computes.
+    assert total[2] > clock.now - 1e-9  # Until the gradient in progress ends.
 
 
-def test_backup_workers_stay_alike_if_computing_takes_no_time():
-  fleet, clock, _ = sailing(
+def test_workers_of_a_round_stay_identical_if_computing_takes_no_time():
+  fleet, clock, _ = simulated(
     all_reduce.strategy(),
     network.Link(0.1, 1e6),
     asynchronous=False,
@@ -582,19 +586,23 @@ def test_backup_workers_stay_alike_if_computing_takes_no_time():
     step_s=0.0,
     failures=((1, 0.5, 2.0),),
   )
-  played, came = fleet.run_round, []
-  fleet.run_round = lambda who, step: came.append(who) or played(who, step)
+  run_round, attended = fleet.run_round, []
+  fleet.run_round = lambda who, step: (
+    attended.append(who) or run_round(who, step)
+  )
   x = START.copy()
   for _ in range(15):
     clock.next()
-    x = x - RATE * sum(gradient(i, x) for i in came[-1]) / 2
-    np.testing.assert_allclose(where(fleet)[came[-1]], [x, x], atol=1e-5)
-  # Worker 2 has to fetch the model first, and is waited for if 1 is away.
-  assert [0, 1] in came and [0, 2] in came
+    x = x - RATE * sum(gradient(i, x) for i in attended[-1]) / 2
+    np.testing.assert_allclose(
+      parameters_of(fleet)[attended[-1]], [x, x], atol=1e-5
+    )
+  # Worker 2 has to fetch the model first; rounds wait for it if 1 has failed.
+  assert [0, 1] in attended and [0, 2] in attended
 
 
-def test_backup_workers_go_on_without_one_that_has_failed():
-  _, clock, ledger = sailing(
+def test_rounds_with_backup_workers_continue_without_a_failed_one():
+  _, clock, ledger = simulated(
     all_reduce.strategy(),
     asynchronous=False,
     first=2,
@@ -607,12 +615,12 @@ def test_backup_workers_go_on_without_one_that_has_failed():
   assert ledger.exchanges == clock.rounds == 20
 
 
-@pytest.mark.parametrize('waits', [True, False])
-def test_who_is_away_does_not_compute(waits):
-  strategy = all_reduce.strategy() if waits else PAIRS
-  _, clock, _ = sailing(
+@pytest.mark.parametrize('synchronous', [True, False])
+def test_a_failed_worker_does_not_compute(synchronous):
+  strategy = all_reduce.strategy() if synchronous else PAIRS
+  _, clock, _ = simulated(
     strategy,
-    asynchronous=not waits,
+    asynchronous=not synchronous,
     factors=(),
     failures=((1, 0.55, 2.0),),
   )
@@ -627,7 +635,7 @@ def test_who_is_away_does_not_compute(waits):
   'name, memory',
   [('elastic', 'center'), ('power_sgd', 'q'), ('topk', ''), ('dgc', '')],
 )
-def test_who_may_be_late_has_no_memory_that_others_change(name, memory):
+def test_late_workers_may_not_have_memory_that_others_change(name, memory):
   config = defaults.get_config(name)
   config.cluster = defaults.cluster(asynchronous=False, first=7)
   if not memory:
@@ -637,8 +645,8 @@ def test_who_may_be_late_has_no_memory_that_others_change(name, memory):
     dry_run.trace_step(resolve_run(config))
 
 
-def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
-  fleet, clock, _ = sailing(
+def test_a_late_worker_joins_the_round_in_progress_when_it_is_done():
+  fleet, clock, _ = simulated(
     all_reduce.strategy(),
     asynchronous=False,
     first=2,
@@ -646,14 +654,17 @@ def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
     slow=((0, 0.0, 0.25, 18.6),),
   )
   x = START.copy()
-  for who in [(1, 2)] * 9 + [(0, 1)] * 3:  # 0.93 s, then it takes 0.05 s.
+  # The first gradient of worker 0 takes 0.93 s, the next ones 0.05 s.
+  for who in [(1, 2)] * 9 + [(0, 1)] * 3:
     clock.next()
     x = x - RATE * sum(gradient(i, x) for i in who) / 2
-    np.testing.assert_allclose(where(fleet)[list(who)], [x, x], atol=1e-5)
+    np.testing.assert_allclose(
+      parameters_of(fleet)[list(who)], [x, x], atol=1e-5
+    )
 
 
-def test_who_missed_a_round_is_not_scored():
-  """Its model is that of an older round."""
+def test_a_worker_that_missed_a_round_is_not_scored():
+  """Its model is that of an earlier round."""
   config = defaults.get_config('all_reduce')
   config.workers, config.steps, config.eval_every = 4, 12, 4
   config.cluster = defaults.cluster(
@@ -673,33 +684,35 @@ def test_who_missed_a_round_is_not_scored():
 
 
 @pytest.mark.exhaustive
-def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
-  make = lambda: sailing(TRIGGERED, SLOW, **EVERYTHING)
+def test_a_timeline_restored_from_json_continues_identically():
+  make = lambda: simulated(TRIGGERED, SLOW, **EVERYTHING)
   fleet, clock, _ = make()
-  again, other, _ = make()
+  restored_fleet, restored_clock, _ = make()
   for _ in range(15):
     clock.next()
-  other.from_json(json.loads(json.dumps(clock.to_json())))
-  again.state = jax.tree.map(jnp.array, fleet.state)
+  restored_clock.from_json(json.loads(json.dumps(clock.to_json())))
+  restored_fleet.state = jax.tree.map(jnp.array, fleet.state)
   for _ in range(25):
     clock.next()
-    other.next()
-    assert other.now == clock.now
-  np.testing.assert_array_equal(where(again), where(fleet))
-  assert json.dumps(other.to_json()) == json.dumps(clock.to_json())
+    restored_clock.next()
+    assert restored_clock.now == clock.now
+  np.testing.assert_array_equal(
+    parameters_of(restored_fleet), parameters_of(fleet)
+  )
+  assert json.dumps(restored_clock.to_json()) == json.dumps(clock.to_json())
 
 
 @pytest.mark.exhaustive
-def test_who_is_read_twice_in_an_exchange_is_still_there():
-  """Of three workers one of three pulls draws somebody again."""
-  runner, timeline, _ = sailing(pull_gossip.strategy(pulls=3, look_ahead=0.0))
+def test_a_worker_may_be_read_twice_in_an_exchange():
+  """With three workers, one of three pulls draws a worker again."""
+  runner, timeline, _ = simulated(pull_gossip.strategy(pulls=3, look_ahead=0.0))
   for _ in range(2 * EVENTS // 3):
     timeline.next()
-  assert np.isfinite(where(runner)).all()
+  assert np.isfinite(parameters_of(runner)).all()
 
 
 @pytest.mark.parametrize('back', [(), (2.0,)])
-def test_who_is_down_is_not_scored(back):
+def test_a_failed_worker_is_not_scored(back):
   config = defaults.get_config('pairwise_gossip')
   config.workers, config.steps, config.eval_every = 4, 12, 4
   config.cluster = defaults.cluster(step_s=0.1, failures=((0, 0.25, *back),))
@@ -717,7 +730,7 @@ def test_who_is_down_is_not_scored(back):
   )
 
 
-def test_a_run_that_stalls_has_its_last_scores_when_they_were_there():
+def test_a_stalled_run_has_a_record_of_the_time_of_its_last_scores():
   config = defaults.get_config('all_reduce')
   config.workers, config.steps, config.eval_every = 3, 30, 10
   config.cluster = defaults.cluster(
@@ -737,9 +750,9 @@ def test_a_run_that_stalls_has_its_last_scores_when_they_were_there():
   assert last.test_loss == ended.test_loss
 
 
-def test_time_does_not_run_backwards_where_a_round_gives_up():
-  """A round that waits after silent ones, in which one worker got far ahead."""
-  _, clock, _ = sailing(
+def test_time_does_not_run_backwards_if_a_round_times_out():
+  """The round that waits follows silent ones, which let workers drift apart."""
+  _, clock, _ = simulated(
     local_sgd.strategy(period=8),
     asynchronous=False,
     factors=(1.0, 1.0, 3.0),
@@ -753,8 +766,8 @@ def test_time_does_not_run_backwards_where_a_round_gives_up():
   assert times == sorted(times) and stalled.value.time_s >= times[-1] > 2
 
 
-def test_time_does_not_run_backwards_where_the_slowest_worker_is_lost():
-  _, clock, _ = sailing(
+def test_time_does_not_run_backwards_if_the_slowest_worker_is_lost():
+  _, clock, _ = simulated(
     local_sgd.strategy(period=8),
     asynchronous=False,
     factors=(10.0, 1.0, 1.0),
@@ -765,7 +778,7 @@ def test_time_does_not_run_backwards_where_the_slowest_worker_is_lost():
     clock.next()
     times.append(clock.now)
   assert times == pytest.approx([1.0] * 4)
-  assert clock.behind == {0}  # Though it is lost at 1.05 s only.
+  assert clock.behind == {0}  # Although it is lost only at 1.05 s.
 
 
 def test_an_unknown_executor_is_refused_in_virtual_time_too():

@@ -1,4 +1,4 @@
-"""Examples that are read when they are needed."""
+"""Sources of examples, which are read on demand."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -62,21 +62,23 @@ def saved(folder):
   return folder / 'y.npz'
 
 
-def told(records):
+def figures(records):
   return [(r.step, r.train_loss, r.test_loss, r.bytes_sent) for r in records]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['iid', 'label', 'contiguous'])
-def test_a_source_trains_as_its_arrays_do(name):
+def test_training_on_a_source_equals_training_on_its_arrays(name):
   pytest.importorskip('grain')
   split = defaults.split(name, holdout='validation', validation=0.25)
-  whole, read = (told(train(run(s, split=split))) for s in (False, True))
-  assert whole == read
+  of_arrays, of_source = (
+    figures(train(run(s, split=split))) for s in (False, True)
+  )
+  assert of_arrays == of_source
 
 
 @pytest.mark.exhaustive
-def test_a_resumed_run_reads_what_an_uninterrupted_one_would(tmp_path):
+def test_a_resumed_run_on_a_source_equals_an_uninterrupted_one(tmp_path):
   pytest.importorskip('grain')
   calls = iter(range(99))
   store = Store(tmp_path / 'kept')
@@ -86,15 +88,15 @@ def test_a_resumed_run_reads_what_an_uninterrupted_one_would(tmp_path):
       first.append(record)
   rest = list(train(run(True), store))
   assert [r.step for r in first + rest] == [3, 6, 9]
-  assert told(rest) == told(train(run(True)))[1:]
+  assert figures(rest) == figures(train(run(True)))[1:]
 
 
-def test_virtual_time_reads_a_batch_of_a_worker():
+def test_virtual_time_trains_alike_on_a_source_and_its_arrays():
   cluster = defaults.cluster(asynchronous=False)
-  whole, read = (
-    told(simulate.simulate(run(s, cluster=cluster))) for s in (False, True)
+  of_arrays, of_source = (
+    figures(simulate.simulate(run(s, cluster=cluster))) for s in (False, True)
   )
-  assert whole == read
+  assert of_arrays == of_source
 
 
 def test_files_of_arrays_and_tokens_are_read_row_by_row(tmp_path):
@@ -117,7 +119,7 @@ def test_files_of_arrays_and_tokens_are_read_row_by_row(tmp_path):
   assert tokens[3].dtype == np.int32
 
 
-def test_a_picture_of_16_bits_is_refused_and_not_white(tmp_path):
+def test_an_image_of_16_bits_is_refused(tmp_path):
   image = pytest.importorskip('PIL.Image')
   pytest.importorskip('grain')
   for name in ('cat', 'dog'):
@@ -128,14 +130,14 @@ def test_a_picture_of_16_bits_is_refused_and_not_white(tmp_path):
     gj.ImageFolder(tmp_path, size=2)[0]
 
 
-def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
+def test_an_image_folder_has_a_class_for_each_subfolder(tmp_path):
   image = pytest.importorskip('PIL.Image')
   pytest.importorskip('grain')
   for name, value in (('cat', 10), ('dog', 200), ('.ipynb_checkpoints', 0)):
     (tmp_path / name).mkdir()
     for i in range(2):
-      picture = np.full((12, 8 + 8 * i, 3), value, np.uint8)
-      image.fromarray(picture).save(tmp_path / name / f'{i}.png')
+      pixels = np.full((12, 8 + 8 * i, 3), value, np.uint8)
+      image.fromarray(pixels).save(tmp_path / name / f'{i}.png')
   found = gj.ImageFolder(tmp_path, size=6)
   assert found.classes == ['cat', 'dog']
   np.testing.assert_array_equal(np.sort(found.labels), [0, 0, 1, 1])
@@ -145,19 +147,19 @@ def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
     assert (x == (10, 200)[label]).all() and y == label
 
 
-def test_a_damaged_picture_is_named(tmp_path):
+def test_a_damaged_image_is_named_in_the_error(tmp_path):
   image = pytest.importorskip('PIL.Image')
   (tmp_path / 'cat').mkdir()
-  picture = tmp_path / 'cat/0.png'
-  image.new('RGB', (20, 20)).save(picture)
-  whole = picture.read_bytes()
+  file = tmp_path / 'cat/0.png'
+  image.new('RGB', (20, 20)).save(file)
+  whole = file.read_bytes()
   for damaged in (whole[:-30], b'no picture'):
-    picture.write_bytes(damaged)
+    file.write_bytes(damaged)
     with pytest.raises(UserError, match=r'cat/0\.png is damaged'):
       gj.ImageFolder(tmp_path, size=2)[0]
 
 
-def test_folders_for_training_and_testing_have_the_same_classes(tmp_path):
+def test_training_and_test_folders_must_have_the_same_classes(tmp_path):
   image = pytest.importorskip('PIL.Image')
   for name in ('train/a', 'train/b', 'train/c', 'test/a', 'test/c'):
     (tmp_path / name).mkdir(parents=True)
@@ -168,7 +170,7 @@ def test_folders_for_training_and_testing_have_the_same_classes(tmp_path):
     checks.check(task, 1)
 
 
-def test_all_classes_of_a_folder_are_held_out(tmp_path):
+def test_the_last_images_of_a_folder_are_of_all_classes(tmp_path):
   image = pytest.importorskip('PIL.Image')
   for name in 'abcde':
     (tmp_path / name).mkdir()
@@ -179,7 +181,7 @@ def test_all_classes_of_a_folder_are_held_out(tmp_path):
 
 
 class Own:
-  """Examples by their number; no `Source`."""
+  """Examples by index; no subclass of `Source`."""
 
   def __init__(self, odd=None, what=None):
     self._odd, self._what = odd, what
@@ -205,7 +207,7 @@ class WithoutLength:
 
 
 def trained(examples):
-  """A step of every worker on examples of any kind."""
+  """Trains for four steps on examples of any kind."""
   return gj.compare(
     line()._replace(train=examples),
     {'all_reduce': gj.all_reduce()},
@@ -214,7 +216,7 @@ def trained(examples):
   )
 
 
-def test_a_source_need_not_inherit():
+def test_a_source_need_not_inherit_from_source():
   pytest.importorskip('grain')
   results = [trained(x).summary['runs'][0] for x in (Own(), (X[:64], Y[:64]))]
   assert results[0]['train_loss'] == results[1]['train_loss']
@@ -224,9 +226,7 @@ def test_a_source_need_not_inherit():
 @pytest.mark.parametrize(
   'labels', [Y[:9], [[1], [1, 0]] * 32, X[:64, 0], 'none', len]
 )
-def test_what_is_no_label_of_each_example_matters_to_labelled_splits_only(
-  labels, holdout
-):
+def test_invalid_labels_matter_to_labelled_splits_only(labels, holdout):
   task = line()._replace(train=labelled(labels))
   data_checks.check(share_out(task, 4, 0, holdout=holdout), 4, 0)
   with pytest.raises(UserError, match='need a label of each'):
@@ -245,7 +245,7 @@ def test_labels_of_a_source_may_be_a_list():
 
 
 @pytest.mark.parametrize('classes', [np.array(['a', 'b']), ('a', 'b'), 2])
-def test_names_of_classes_may_be_of_any_kind(classes):
+def test_class_names_may_be_of_any_type(classes):
   other = labelled(Y[:64], ['a', 'b'])
   for one in (labelled(Y[:64], classes), other):
     task = line()._replace(train=one, test=labelled(Y[:64], classes))
@@ -253,22 +253,22 @@ def test_names_of_classes_may_be_of_any_kind(classes):
 
 
 @pytest.mark.parametrize('error', [KeyError('a'), FileNotFoundError('a.png')])
-def test_what_a_source_raises_names_the_example(error):
+def test_an_error_in_a_source_is_reported_with_its_example(error):
   pytest.importorskip('grain')
-  sentence = f'task.train: Own: example 40 raises {type(error).__name__}'
-  with pytest.raises(UserError, match=sentence) as caught:
+  message = f'task.train: Own: example 40 raises {type(error).__name__}'
+  with pytest.raises(UserError, match=message) as caught:
     trained(Own(40, error))
   assert caught.value.__cause__ is error
 
 
-def test_examples_of_other_shapes_are_named():
+def test_an_example_of_another_shape_is_named_in_the_error():
   pytest.importorskip('grain')
   with pytest.raises(UserError, match=r'example 7 has shapes \[\(3,\), \(\)\]'):
     trained(Own(7, 3))
 
 
 @pytest.mark.parametrize(
-  'examples, words',
+  'examples, message',
   [
     (WithoutLength(), 'type WithoutLength without __len__;'),
     ((x for x in X), 'type generator without __len__ and __getitem__'),
@@ -278,13 +278,13 @@ def test_examples_of_other_shapes_are_named():
     ((Own(), Y), 'holds an object of type Own where an array is'),
   ],
 )
-def test_what_is_no_data_is_a_sentence(examples, words):
-  with pytest.raises(UserError, match=words):
+def test_objects_that_are_no_data_end_with_an_error_message(examples, message):
+  with pytest.raises(UserError, match=message):
     trained(examples)
 
 
 @pytest.mark.parametrize(
-  'make, words',
+  'make, message',
   [
     (lambda path: gj.npy(path / 'no.npy'), 'cannot be read'),
     (lambda path: gj.Tokens(path / 'no.bin', 4), 'cannot be read'),
@@ -300,6 +300,8 @@ def test_what_is_no_data_is_a_sentence(examples, words):
     (lambda path: sources.Tokens(path / 'x', -1), 'at least 1 token'),
   ],
 )
-def test_a_file_that_is_not_there_is_a_sentence(make, words, tmp_path):
-  with pytest.raises(UserError, match=words):
+def test_unusable_files_and_arrays_end_with_an_error_message(
+  make, message, tmp_path
+):
+  with pytest.raises(UserError, match=message):
     make(tmp_path)

@@ -1,4 +1,4 @@
-"""What a compiled program tells of itself: its stages, and what it touches."""
+"""Stages of a compiled program, and the bytes that each instruction touches."""
 
 from types import SimpleNamespace
 
@@ -22,12 +22,12 @@ from gossipjax.strategies import topk
 N, K = 100_000, 10
 
 
-def told(function, *like):
-  """The stages of the instructions that run, and the bytes they touch."""
+def stages_and_bytes(function, *like):
+  """Stages of the instructions that touch memory; bytes [read, written]."""
   run = jax.jit(function).lower(*like).compile()
   module = hlo.parse(run.as_text())
   stage = instruction_stages.stages(run.as_text(), module)
-  moved = {
+  touched = {
     i.name: [
       instruction_bytes.size(x)
       for x in instruction_bytes.touched(module, body, i)
@@ -36,8 +36,8 @@ def told(function, *like):
     for i in body.values()
   }
   return (
-    {stage[name] for name, both in moved.items() if any(both)},
-    np.sum(list(moved.values()), axis=0),
+    {stage[name] for name, both in touched.items() if any(both)},
+    np.sum(list(touched.values()), axis=0),
   )
 
 
@@ -60,8 +60,8 @@ few = Sparse(jnp.ones(K), jnp.arange(K, dtype=jnp.int32))
     ('apply', lambda x, y: optax.apply_updates(x, y), [x, x]),
   ],
 )
-def test_an_instruction_knows_its_stage(stage, function, like):
-  assert told(function, *like)[0] == {stage}
+def test_each_instruction_is_assigned_to_its_stage(stage, function, like):
+  assert stages_and_bytes(function, *like)[0] == {stage}
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,16 @@ def test_an_instruction_knows_its_stage(stage, function, like):
     (lambda x: x[5 : 5 + K] + 1, [x], K, K),
   ],
 )
-def test_what_an_instruction_touches_is_counted(function, like, read, written):
-  # Give or take a scalar or two, and a list of indices made to fit.
+def test_bytes_that_instructions_read_and_write_are_counted(
+  function, like, read, written
+):
+  # Up to a scalar or two, and a converted list of indices.
   np.testing.assert_allclose(
-    told(function, *like)[1], [4 * read, 4 * written], atol=16 * K
+    stages_and_bytes(function, *like)[1], [4 * read, 4 * written], atol=16 * K
   )
 
 
-def test_a_scatter_in_place_touches_what_is_new():
+def test_a_scatter_in_place_does_not_pass_over_all_entries():
   add = lambda x, few: x.at[few.indices].add(few.values, mode='drop')
   run = jax.jit(add, donate_argnums=0).lower(x, few).compile()
   assert not passes.passes(run.as_text(), N).any()
@@ -89,7 +91,7 @@ def test_a_scatter_in_place_touches_what_is_new():
 
 
 @pytest.mark.exhaustive
-def test_the_stages_of_a_step_are_timed_and_compared_with_reading():
+def test_the_stages_of_a_step_are_timed():
   grads = jnp.asarray(
     np.random.default_rng(0).standard_normal((2, N), np.float32)
   )
@@ -97,7 +99,7 @@ def test_the_stages_of_a_step_are_timed_and_compared_with_reading():
   turn = next(stages.turns(step, stages.reading(grads)))
   assert turn.keys() == {*stages.COLUMNS}
   assert turn['select'] > 0 and turn['apply'] > 0 and turn['merge'] == 0
-  # How much starting them costs is up to who else uses the machine.
+  # The overhead of starting instructions depends on the load of the machine.
   assert turn['covered'] > 0 and 1 < turn['bytes'] < 10
   sums = sum(turn[name] for name in instruction_stages.STAGES)
   assert sums == pytest.approx(turn['step'] * turn['covered'])
@@ -132,13 +134,13 @@ def test_a_kernel_that_a_trace_lists_twice_is_counted_once():
   assert sum(e.duration_ns for e in stage_times._events([host])) == 100
 
 
-def test_an_instruction_of_several_kernels_was_executed_once():
+def test_an_instruction_of_several_kernels_counts_as_one_execution():
   histogram, sort = ('histogram', 3), ('one_sweep', 5)
   events = [
     SimpleNamespace(name=name, stats=[('hlo_op', 'sort.1')], duration_ns=ns)
     for name, ns in (histogram, sort, sort, sort) * 2
   ]
-  # A kernel that is called as another instruction is.
+  # A kernel with the name of another instruction.
   events.append(
     SimpleNamespace(name='fusion', stats=[('hlo_op', 'other')], duration_ns=1)
   )

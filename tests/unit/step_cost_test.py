@@ -1,4 +1,4 @@
-"""What a step costs: measured alone, billed really, over a whole cycle."""
+"""Costs of a step: seconds of one worker, and traffic over a whole cycle."""
 
 import functools
 
@@ -21,7 +21,7 @@ GRADS = jax.tree.map(jnp.cos, PARAMS)
 
 
 def strategy(name: str) -> Strategy:
-  """At its defaults, or as dense as these few parameters need it."""
+  """A strategy at its defaults, but denser, as there are few parameters."""
   settings = resolve.strategy_config(name)
   if 'density' in settings:
     settings.density = 0.2
@@ -31,7 +31,7 @@ def strategy(name: str) -> Strategy:
 @pytest.mark.parametrize(
   'name', ['all_reduce', 'gossip', 'gtopk', 'ef_sign', 'power_sgd', 'local_sgd']
 )
-def test_a_worker_alone_computes_what_it_would_among_its_likes(name):
+def test_an_isolated_worker_computes_as_among_identical_ones(name):
   init, update = make_worker(strategy(name), optax.sgd(0.1))
   worker, step = init(PARAMS), jnp.int32(7)
   many = lambda tree: jax.tree.map(lambda x: jnp.stack([x] * 4), tree)
@@ -49,7 +49,7 @@ def test_a_worker_alone_computes_what_it_would_among_its_likes(name):
 
 
 @pytest.mark.parametrize('name', ['union_topk', 'ok_topk'])
-def test_a_worker_alone_also_does_its_share_of_a_server(name):
+def test_an_isolated_worker_keeps_the_shapes_of_a_sharded_server(name):
   init, update = make_worker(strategy(name), optax.sgd(0.1))
   worker, step = init(PARAMS), jnp.int32(0)
   program = alone(update, 4)
@@ -58,7 +58,7 @@ def test_a_worker_alone_also_does_its_share_of_a_server(name):
   assert jax.tree.map(jnp.shape, mine) == jax.tree.map(jnp.shape, worker)
 
 
-def test_a_step_is_measured_of_a_strategy_whose_memory_needs_its_rank():
+def test_a_step_is_measured_if_the_memory_depends_on_the_rank():
   config = defaults.get_config('hierarchical')
   shapes = jax.eval_shape(lambda: PARAMS)
   optimizer_s, cost = step_cost.of(config, shapes, workers=4, turns=1)
@@ -66,7 +66,7 @@ def test_a_step_is_measured_of_a_strategy_whose_memory_needs_its_rank():
   assert np.asarray(cost.traffic.sent.bytes).min() > 0
 
 
-def test_bills_of_shapes_are_those_of_the_real_thing():
+def test_bills_computed_from_shapes_equal_those_of_a_run():
   shapes = jax.eval_shape(lambda: PARAMS)
   for name, steps in (('gtopk', 1), ('local_sgd', 9)):
     bill = step_traffic.per_step(strategy(name), shapes, 4, range(steps))
@@ -81,7 +81,7 @@ def test_bills_of_shapes_are_those_of_the_real_thing():
       assert (np.asarray(sent.path_bytes) == bill.sent.path_bytes[:, t]).all()
 
 
-def test_a_bill_that_depends_on_gradients_is_found_out():
+def test_a_bill_that_depends_on_gradients_is_marked_as_inexact():
   shapes = jax.ShapeDtypeStruct((2**17,), jnp.float32)
   bill = step_traffic.per_step(strategy('adaptive_gossip'), shapes, 2, range(1))
   assert not bill.exact and np.asarray(bill.sent.bytes).min() > 0
@@ -89,7 +89,7 @@ def test_a_bill_that_depends_on_gradients_is_found_out():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['union_topk', 'ok_topk'])
-def test_rounds_are_those_of_all_buckets(name):
+def test_rounds_estimated_from_a_sample_are_those_of_all_buckets(name):
   settings = resolve.strategy_config(name)
   settings.granularity = {'name': 'layer'}
   of = lambda sample: step_traffic.of_cycle(settings, LAYERS, 4, sample)[1].sent
@@ -99,7 +99,7 @@ def test_rounds_are_those_of_all_buckets(name):
     assert mine.max() == pytest.approx(theirs.max(), rel=0.25), key
 
 
-def test_a_trigger_that_follows_the_learning_rate_is_costed():
+def test_a_step_is_measured_if_a_trigger_uses_the_learning_rate():
   config = defaults.get_config('adaptive_gossip')
   config.strategy.trigger = {'name': 'step_size'}
   shapes = jax.eval_shape(lambda: PARAMS)
@@ -109,10 +109,10 @@ def test_a_trigger_that_follows_the_learning_rate_is_costed():
 LAYERS = {f'layer{i}': {'kernel': PARAMS['w']} for i in range(4)}
 
 
-def of_cycle(settings, what: str = 'bytes') -> np.ndarray:
-  """By step, what any of four workers sends in a cycle."""
+def of_cycle(settings, field: str = 'bytes') -> np.ndarray:
+  """By step of a cycle, the most that one of four workers sends."""
   _, found = step_traffic.of_cycle(settings, LAYERS, 4)
-  return np.asarray(getattr(found.sent, what)).max(axis=0)
+  return np.asarray(getattr(found.sent, field)).max(axis=0)
 
 
 def test_a_mean_is_taken_over_whole_periods_of_all_levels():
@@ -130,7 +130,7 @@ def test_a_mean_is_taken_over_whole_periods_of_all_levels():
   assert periods.cycle(long) == periods.MAX_STEPS
 
 
-def test_a_mean_is_taken_over_a_later_period_than_the_first():
+def test_a_mean_is_taken_over_a_period_after_the_first():
   settings = resolve.strategy_config('streaming_diloco', period=20)
   three = step_traffic.per_step(
     resolve.strategy(settings), LAYERS, 4, range(60)
@@ -139,7 +139,7 @@ def test_a_mean_is_taken_over_a_later_period_than_the_first():
   assert of_cycle(settings).sum() == by_period[1] == by_period[2] > by_period[0]
 
 
-def test_what_comes_once_counts_as_often_as_a_training_has_it():
+def test_one_time_steps_are_weighted_by_their_share_of_a_training():
   settings = resolve.strategy_config('post_local_sgd', switch=30, period=4)
   each = of_cycle(resolve.strategy_config('all_reduce')).mean()
   assert of_cycle(settings).mean() == pytest.approx(each / 4)
@@ -148,7 +148,7 @@ def test_what_comes_once_counts_as_often_as_a_training_has_it():
 
 
 def mean_bytes(settings, training: int) -> float:
-  """Of a step of a training, what any of four workers sends."""
+  """Bytes of the busiest of four workers, mean over a training's steps."""
   _, found = step_traffic.of_cycle(settings, LAYERS, 4, training=training)
   assert found.shares.sum() == pytest.approx(1)
   return found.shares @ np.asarray(found.sent.bytes).max(axis=0)
@@ -162,7 +162,7 @@ def mean_bytes(settings, training: int) -> float:
     (optax.sgd, 0),
   ],
 )
-def test_the_moments_of_ones_own_optimizer_are_billed(make, moments):
+def test_the_moments_of_a_custom_optimizer_are_billed(make, moments):
   settings = resolve.strategy_config(
     'des_loc', period=2, first_period=3, second_period=4
   )
@@ -174,7 +174,7 @@ def test_the_moments_of_ones_own_optimizer_are_billed(make, moments):
 
 
 @pytest.mark.parametrize('switch', [4000, 8192])
-def test_a_beginning_counts_no_more_because_a_training_is_long(switch):
+def test_one_time_steps_keep_their_share_in_a_long_training(switch):
   settings = resolve.strategy_config('post_local_sgd', switch=switch)
   each = of_cycle(resolve.strategy_config('all_reduce')).mean()
   exchanges = switch + (40_000 - switch) / 16
@@ -183,7 +183,7 @@ def test_a_beginning_counts_no_more_because_a_training_is_long(switch):
   )
 
 
-def test_of_a_long_beginning_steps_with_and_without_exchange_are_drawn():
+def test_a_sample_of_one_time_steps_has_their_share_of_exchanges():
   outer = {'name': 'post_local_sgd', 'switch': 1024, 'period': 4}
   settings = resolve.strategy_config('hierarchical', period=8, outer=outer)
   assert periods.beginning(settings) == 8192 == 2 * periods.MAX_STEPS
@@ -193,7 +193,7 @@ def test_of_a_long_beginning_steps_with_and_without_exchange_are_drawn():
   assert np.mean(drawn % 8 == 7) == pytest.approx(1 / 8, rel=0.1)
 
 
-def test_the_work_of_a_beginning_counts_as_often_as_a_training_has_it(
+def test_seconds_of_one_time_steps_are_weighted_by_their_share(
   monkeypatch,
 ):
   config = defaults.get_config()
@@ -203,23 +203,23 @@ def test_the_work_of_a_beginning_counts_as_often_as_a_training_has_it(
   config.steps = 400
   nothing = Strategy(identity(), identity())
 
-  def took(strategy, local, params, workers, step):
+  def seconds(strategy, local, params, workers, step):
     if strategy == nothing:
       return 1.0
     return 6.0 if step < 40 else 3.0 if step % 4 == 3 else 0.5
 
-  monkeypatch.setattr(step_cost, '_update', took)
+  monkeypatch.setattr(step_cost, '_update', seconds)
   monkeypatch.setattr(step_cost, 'median_seconds', lambda calls, turns: calls)
   plain, cost = step_cost.of(config, LAYERS, 4)
   assert plain == 1.0
   assert cost.select_s == pytest.approx(0.1 * 5 + 0.9 * 2 / 4)
 
 
-def test_a_warm_up_is_no_part_of_the_cycle_that_follows():
+def test_a_warm_up_is_not_part_of_the_cycle_that_follows():
   warm = {'name': 'dgc', 'steps': 5}
   settings = resolve.strategy_config('dgc', density=0.001, warmup=warm)
   assert periods.beginning(settings) == 20
-  unset = {'name': 'dgc', 'steps': 5, 'densities': None}  # Of a command line.
+  unset = {'name': 'dgc', 'steps': 5, 'densities': None}  # From a command line.
   assert periods.beginning({'name': 'dgc', 'warmup': unset}) == 20
   trigger = {'name': 'norm_slope', 'warmup': 30}
   assert periods.beginning({'name': 'x', 'trigger': trigger}) == 30

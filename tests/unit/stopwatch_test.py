@@ -29,7 +29,7 @@ def timed(clock, before, *intervals):
   return total
 
 
-def test_a_first_step_is_left_out_once_in_a_run_however_often_it_stops(clock):
+def test_only_the_first_step_of_a_run_is_left_out_despite_resumptions(clock):
   whole = timed(clock, 0, 4, 4, 4)
   assert whole == 2.0 * 11
   assert timed(clock, 0, 4) + timed(clock, 4, 4) + timed(clock, 8, 4) == whole

@@ -1,4 +1,4 @@
-"""Laws of the one-bit, random and outer strategies: done by hand as well."""
+"""One-bit, random and outer strategies are equal to references in NumPy."""
 
 import math
 
@@ -39,7 +39,7 @@ def gaussians(workers, seed=0, shape=(SIZE,)):
 
 
 def play(aggregator, trees, state_of=None):
-  """Answers, states and worker 0's bytes; memory starts from `state_of`."""
+  """Yields results, states and worker 0's bytes; `state_of` sets the memory."""
   update = executors.on_one_device(
     lambda tree, state, step: aggregator.update(tree, state, step)
   )
@@ -79,7 +79,7 @@ def test_ef_sign_scales_every_layer_by_its_own_magnitude(workers):
 
 
 @pytest.mark.parametrize('workers', [2, 4])
-def test_random_k_is_the_exact_mean_of_the_same_entries(workers):
+def test_random_k_is_the_exact_mean_of_drawn_entries(workers):
   gradients = [gaussians(workers, seed) for seed in range(3)]
   residual, sets = np.zeros((workers, SIZE)), []
   for g, (answer, state, sent) in zip(
@@ -98,8 +98,8 @@ def test_random_k_is_the_exact_mean_of_the_same_entries(workers):
   assert sets[0] != sets[1]
 
 
-def test_qsgd_is_right_in_the_mean_over_steps_and_workers():
-  # Of the mean over m messages the error is std / sqrt(m); six times that is
+def test_qsgd_is_unbiased_in_the_mean_over_steps_and_workers():
+  # The error of a mean over m messages is std / sqrt(m); six times that is
   # beyond chance in 120 entries, none of them so small that it is never drawn.
   steps, workers = 200, 4
   x = np.broadcast_to(np.linspace(0.5, 1.5, SIZE, dtype='f4'), (workers, SIZE))
@@ -120,7 +120,7 @@ def test_qsgd_is_right_in_the_mean_over_steps_and_workers():
     compressors.terngrad(),
   ],
 )
-def test_error_feedback_refuses_errors_larger_than_what_is_encoded(codec):
+def test_error_feedback_refuses_codecs_with_too_large_errors(codec):
   for method in (
     compressed.strategy,
     choco.strategy,
@@ -154,7 +154,7 @@ def test_qsgd_refuses_a_biased_compressor():
 
 
 @pytest.mark.parametrize('workers', [2, 3])
-def test_double_squeeze_with_a_dense_answer_is_mxnets_two_bit(workers):
+def test_double_squeeze_with_a_dense_pull_is_mxnets_two_bit(workers):
   gradients = [gaussians(workers, seed) for seed in range(3)]
   aggregator = double_squeeze.strategy(
     compressors.two_bit(0.5), compressors.none()
@@ -173,7 +173,7 @@ def test_double_squeeze_with_a_dense_answer_is_mxnets_two_bit(workers):
     assert sent == (workers - 1) * (share // 4 + 4 * share)
 
 
-def test_double_squeeze_keeps_what_both_sides_withhold():
+def test_double_squeeze_keeps_the_residuals_of_both_sides():
   workers, total = 3, np.zeros(SIZE)
   gradients = [gaussians(workers, seed) for seed in range(4)]
   for g, (answer, state, sent) in zip(
@@ -193,7 +193,7 @@ def test_double_squeeze_keeps_what_both_sides_withhold():
 
 
 def outer_rounds(workers, start, rounds):
-  """Parameters from which all start, and what each has moved to."""
+  """The common start, f32[workers, SIZE], and the workers' moves per round."""
   moves = [gaussians(workers, seed) for seed in range(rounds)]
   return np.broadcast_to(start, (workers, SIZE)), moves
 
@@ -234,7 +234,7 @@ def test_diloco_without_an_outer_optimizer_is_local_sgd():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.95, 1.0])
-def test_sparse_loco_moves_all_by_the_mean_of_compressed_moves(decay):
+def test_sparse_loco_moves_workers_by_the_mean_of_compressed_moves(decay):
   workers, codec = 3, compressors.chunk_topk(0.1, chunk=50)
   aggregator = sparse_loco.strategy(codec, 1, decay).parameters
   start, moves = outer_rounds(workers, gaussians(1, 99), 4)
@@ -251,7 +251,7 @@ def test_sparse_loco_moves_all_by_the_mean_of_compressed_moves(decay):
     )
     residual, center = wanted - message, center + message.mean(axis=0)
     expected.append((center, residual))
-  before = 0.0
+  moved = 0.0
   for move, (center, residual), (answer, state, _) in zip(
     moves, expected, play(aggregator, trees, start), strict=True
   ):
@@ -259,14 +259,14 @@ def test_sparse_loco_moves_all_by_the_mean_of_compressed_moves(decay):
       answer, np.broadcast_to(center, answer.shape), atol=1e-4
     )
     np.testing.assert_allclose(state.mean.residual, residual, atol=1e-4)
-    # All moves so far are in the center or in memory, unless memory fades.
-    before = before + move.sum(axis=0)
+    # All moves so far are in the center or in memory, unless memory decays.
+    moved = moved + move.sum(axis=0)
     held = workers * (answer[0] - start[0]) + state.mean.residual.sum(axis=0)
-    kept = np.allclose(held, before, atol=1e-4)
+    kept = np.allclose(held, moved, atol=1e-4)
     assert kept == (decay == 1) or move is moves[0]
 
 
-def test_sparse_loco_trains_where_diloco_does():
+def test_diloco_and_sparse_loco_reach_the_common_minimum():
   # Two workers with different quadratics: both get to the common minimum.
   target = gaussians(2, 5)
   for outer in (
@@ -325,16 +325,16 @@ def test_impossible_settings_are_refused(make):
     make()
 
 
-def test_a_config_names_a_compressor_and_its_arguments():
+def test_a_config_sets_a_compressor_and_its_arguments():
   settings = resolve.strategy_config('compressed')
   settings.compressor.name = 'topk'
   settings.compressor.density = 0.1
   trees = [gaussians(4)]
   *_, sent = next(play(resolve.strategy(settings).gradients, trees))
-  assert sent == 3 * 8 * SIZE // 10  # To each other: a value and an index.
+  assert sent == 3 * 8 * SIZE // 10  # To each other worker: values and indices.
   *_, sent = next(
     play(
       resolve.strategy(resolve.strategy_config('compressed')).gradients, trees
     )
   )
-  assert sent == 3 * (SIZE + 4)  # As it is: int8 and a scale.
+  assert sent == 3 * (SIZE + 4)  # By default: int8 and a scale.

@@ -1,4 +1,4 @@
-"""Laws of Hylo: against the same thing done by hand, for each kind of layer."""
+"""Hylo is equal to a reference in NumPy for each kind of layer."""
 
 import jax
 import jax.numpy as jnp
@@ -73,14 +73,14 @@ def test_each_kind_of_layer_is_compressed_in_its_own_way(level):
     np.testing.assert_allclose(residual[name], withheld, atol=1e-5)
 
 
-def test_slices_are_whole_kernels_and_the_same_number_from_each_server():
+def test_slices_are_whole_kernels_and_equally_many_from_each_server():
   strategy = hylo.strategy(
     min_size=200, unit='slice', max_rate=0.25, min_rate=0.25
   )
   (answer,), residual, _ = play(strategy, [random_trees(0)])
   withheld = (residual['conv'] != 0).reshape(N, 9, 80)
   assert (withheld == withheld[:, :1]).all()
-  # Three servers have 27 kernels each; the last of the 81 is a filling.
+  # Three servers have 27 kernels each; the last of the 81 is padding.
   assert ((~withheld[:, 0, :27]).sum(axis=1) == 7).all()
   np.testing.assert_allclose(
     residual['conv'].sum(axis=0) + N * answer['conv'][0],
@@ -120,7 +120,7 @@ def test_a_compressed_pull_loses_nothing_and_sends_less(unit, level):
   assert (np.asarray(sent.bytes) < 0.5 * np.asarray(dense.bytes)).all()
 
 
-def test_a_gate_that_compresses_nothing_is_refused_with_the_largest_size():
+def test_a_min_size_that_excludes_all_layers_is_refused():
   tree = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
   with pytest.raises(UserError, match=r'min_size=721 .* 720'):
     hylo.strategy(min_size=721).gradients.init(tree)
@@ -128,7 +128,7 @@ def test_a_gate_that_compresses_nothing_is_refused_with_the_largest_size():
 
 @pytest.mark.exhaustive
 def test_larger_convolutions_send_a_smaller_part_within_bounds():
-  kept = {}  # Filters that leave nothing behind.
+  kept = {}  # Numbers of filters without residual.
   for exponent in (0.0, 0.5, 8.0):
     strategy = hylo.strategy(
       min_size=90, max_rate=0.75, min_rate=0.125, exponent=exponent
@@ -157,14 +157,14 @@ def test_impossible_settings_are_refused(arguments):
     hylo.strategy(**arguments)
 
 
-def test_servers_answer_in_the_type_of_the_parameters():
-  """In float32 a compiler for GPUs would send half of what was billed."""
+def test_servers_answer_in_the_dtype_of_the_gradients():
+  """With float32 answers a GPU compiler would send half of the billed bytes."""
   strategy, trees = hylo.strategy(min_size=200), [random_trees(0)]
   half = [jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), trees[0])]
   answers, _, sent = play(strategy, half)
   assert {x.dtype for x in jax.tree.leaves(answers)} == {jnp.dtype('bfloat16')}
   _, _, whole = play(strategy, trees)
-  # What is pulled is halved, and the bias.
+  # The bytes of the pull and of the bias are halved.
   dense = sum(np.prod(shape) for shape in SHAPES.values())
   saved = int(whole.bytes[0]) - int(sent.bytes[0])
   assert saved >= 0.9 * dense * 2 * (N - 1) / N

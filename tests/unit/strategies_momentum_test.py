@@ -1,4 +1,4 @@
-"""Laws of DGC and PowerSGD: against the same thing done by hand."""
+"""DGC and PowerSGD are equal to references in NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def test_dgc_sends_the_largest_velocities_and_masks_them(
     np.testing.assert_allclose(answer[0], mean, atol=1e-5)
     np.testing.assert_allclose(state.residual, v, atol=1e-5)
     np.testing.assert_allclose(state.velocity, u, atol=1e-5)
-    # What has entered v is applied or still there.
+    # All that entered v is applied or still in v.
     np.testing.assert_allclose(
       workers * answer[0] + state.residual.sum(axis=0), owed, atol=1e-4
     )
@@ -93,7 +93,7 @@ def step_by_hand(wanted, q):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 3])
-def test_power_sgd_is_two_products_a_step_from_where_it_was(workers):
+def test_power_sgd_is_a_warm_started_power_iteration_per_step(workers):
   shapes = {'kernel': (3, 3, 4, 20), 'bias': (20,), 'thin': (2, 3)}
   trees = [
     {name: gaussians(workers, seed, shape) for name, shape in shapes.items()}
@@ -121,7 +121,7 @@ def test_power_sgd_is_two_products_a_step_from_where_it_was(workers):
       )
 
 
-def test_a_mean_of_low_rank_is_found_exactly_and_nothing_waits():
+def test_a_mean_of_low_rank_is_exact_and_the_residuals_add_up_to_zero():
   left, right = gaussians(1, 0, (30, 2))[0], gaussians(1, 1, (2, 40))[0]
   tree = np.stack([left @ right, 3 * left @ right])
   ((answer, state, _),) = play(power_sgd.strategy(rank=2), [tree])
@@ -129,7 +129,7 @@ def test_a_mean_of_low_rank_is_found_exactly_and_nothing_waits():
   assert np.abs(state.residual.sum(axis=0)).max() < 1e-4
 
 
-def test_power_sgd_survives_a_step_without_gradients():
+def test_power_sgd_recovers_from_a_step_of_zero_gradients():
   still, moving = np.zeros((2, 30, 40), 'f4'), gaussians(2, 0, (30, 40))
   fresh = next(iter(play(power_sgd.strategy(), [moving])))[0]
   *_, (late, _, _) = play(power_sgd.strategy(), [still, moving])
@@ -137,14 +137,14 @@ def test_power_sgd_survives_a_step_without_gradients():
   assert np.abs(late).max() > 0
 
 
-def test_columns_are_orthonormal_or_zero_where_redundant():
+def test_columns_are_orthonormal_or_zero_if_redundant():
   p = gaussians(1, 0, (50, 4))[0]
   p[:, 2] = 2 * p[:, 0] - p[:, 1]
   q = np.asarray(power_sgd.orthonormal(jnp.asarray(p)))
   np.testing.assert_allclose(q.T @ q, np.diag([1, 1, 0, 1]), atol=1e-5)
 
 
-def test_power_sgd_bills_both_of_its_small_sums():
+def test_power_sgd_bills_the_sums_of_both_factors():
   tree = {'m': gaussians(4, 0, (30, 40)), 'v': gaussians(4, 1, (7,))}
   ((_, _, sent),) = play(power_sgd.strategy(rank=2), [tree])
   ring = lambda entries: 2 * 3 * 4 * entries // 4

@@ -1,4 +1,4 @@
-"""Laws of the sparse exchanges: against the same thing done by hand."""
+"""Sparse exchanges are equal to references in NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def play(strategy, gradients):
   """Runs the gradient slot over gradients[step, worker, n] on one device.
 
   Returns:
-    The workers' answers, their last state, what worker 0 sent in each step.
+    The workers' answers, their last state, worker 0's bytes in each step.
   """
   update = executors.on_one_device(
     lambda g, s, step: strategy.gradients.update(g, s, step)
@@ -71,10 +71,10 @@ def test_exact_global_topk_is_the_k_largest_of_the_sum_of_messages(workers):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [1, 3, 8])
-@pytest.mark.parametrize('crowded', [True, False])
-def test_a_sharded_vector_takes_and_returns_every_entry(workers, crowded):
+@pytest.mark.parametrize('strided', [True, False])
+def test_a_sharded_server_sums_and_returns_every_entry(workers, strided):
   size, k, rng = 151, 15, np.random.default_rng(0)
-  stride = workers if crowded else 1  # All for one owner.
+  stride = workers if strided else 1  # The first entry of each block.
   indices = np.stack(
     [
       rng.choice(size // stride, k, replace=False) * stride
@@ -101,7 +101,7 @@ def test_a_sharded_vector_takes_and_returns_every_entry(workers, crowded):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 4])
-def test_union_topk_without_a_preference_is_topk_sgd(workers):
+def test_union_topk_by_magnitude_alone_is_topk_sgd(workers):
   gradients = [gaussians(workers, seed) for seed in range(3)]
   answers, state, _ = play(
     union_topk.strategy(density=0.05, metric='plain'), gradients
@@ -132,7 +132,7 @@ def test_every_metric_makes_a_smaller_union_than_magnitude_alone():
 
 
 @pytest.mark.exhaustive
-def test_popularity_prefers_what_the_last_union_held():
+def test_popularity_prefers_entries_of_the_last_union():
   gradients = [gaussians(3, seed) for seed in range(2)]
   answers, _, _ = play(
     union_topk.strategy(density=0.05, weight=4.0, decay=0.5), gradients
@@ -148,7 +148,7 @@ def test_popularity_prefers_what_the_last_union_held():
 
 
 @pytest.mark.exhaustive
-def test_two_budgets_send_the_large_and_else_only_the_known():
+def test_two_budgets_send_only_large_or_previously_sent_entries():
   gradients = np.full((2, 2, SIZE), 0.01, 'f4')
   gradients[0, 0, 5], gradients[0, 1, 7] = 9.0, 9.0
   gradients[1, 0, 8] = 9.0
@@ -156,11 +156,11 @@ def test_two_budgets_send_the_large_and_else_only_the_known():
     union_topk.strategy(density=0.05, metric='two_budgets'), gradients
   )
   assert set(np.flatnonzero(answers[0][0])) == {5, 7}
-  # Both know 5 and 7 now; 8 is large; the rest, equal in size, is neither.
+  # 5 and 7 have been sent; 8 is large; the rest, equal in size, is neither.
   assert set(np.flatnonzero(answers[1][0])) == {5, 7, 8}
 
 
-def test_two_budgets_take_all_of_a_small_tensor_as_large_but_no_zeros():
+def test_two_budgets_count_nonzero_entries_of_small_tensors_as_large():
   score = metrics.metrics(0, 0, large=3.0)['two_budgets'].score
   none = jnp.zeros(4)
   found = score(jnp.array([1.0, 2.0, 0.0, 1.5]), none)
@@ -207,7 +207,7 @@ def test_a_patience_too_short_for_all_entries_is_refused():
   ('workers', 'patience'), [(8, 104), (8, 105), (3, 7), (4, 2), (2, 1)]
 )
 @pytest.mark.parametrize('size', [SIZE, 203])
-def test_every_turn_of_patience_has_as_many_entries_of_each_owner(
+def test_patience_spreads_the_entries_of_each_owner_over_all_turns(
   workers, patience, size
 ):
   def both(_):
@@ -233,7 +233,7 @@ def test_every_turn_of_patience_has_as_many_entries_of_each_owner(
     ok_topk.strategy(density=0.05, period=2),
   ],
 )
-def test_what_is_sent_is_little_more_than_the_entries(strategy):
+def test_the_bytes_sent_are_little_more_than_those_of_the_entries(strategy):
   workers, size, k = 4, 20_000, 1_000
   channels = np.random.default_rng(7).lognormal(size=16)  # Every 16 entries.
   gradients = [
@@ -248,7 +248,7 @@ def test_what_is_sent_is_little_more_than_the_entries(strategy):
 
 
 @pytest.mark.exhaustive
-def test_a_smaller_union_really_sends_fewer_bytes():
+def test_a_smaller_union_sends_fewer_bytes():
   apart = [gaussians(8, seed=0)]
   alike = [np.broadcast_to(apart[0][:1], apart[0].shape)]
   strategy = union_topk.strategy(density=0.05, metric='plain')
@@ -280,14 +280,14 @@ def test_ok_topk_reuses_its_threshold_between_exact_ones():
   first = np.stack([keep(g, 10) for g in gradients[0]]).sum(axis=0)
   applied = np.abs(answers[1][0][answers[1][0] != 0]) * 4
   assert applied.min() >= np.sort(np.abs(first))[-10] - 1e-5
-  assert sent[0] > sent[1]  # Only an exact threshold asks everyone.
+  assert sent[0] > sent[1]  # Only an exact threshold sends counts.
   assert not np.allclose(state.threshold[0], np.sort(np.abs(first))[-10])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('selection', [reused, sampled, blockwise])
 @pytest.mark.parametrize('strategy', [exact_global_topk, ok_topk, union_topk])
-def test_nothing_is_lost_whatever_is_selected(strategy, selection):
+def test_nothing_is_lost_with_any_selection(strategy, selection):
   gradients = [gaussians(3, seed) for seed in range(3)]
   answers, state, _ = play(
     strategy.strategy(density=0.05, selection=selection.selection()), gradients
@@ -318,7 +318,7 @@ def test_impossible_settings_are_refused(make):
 
 @pytest.mark.parametrize('name', ['ok_topk', 'union_topk'])
 @pytest.mark.parametrize('bad', [np.nan, np.inf])
-def test_a_gradient_that_is_no_number_is_sent_and_not_kept_unseen(name, bad):
+def test_a_non_finite_gradient_is_sent_and_not_hidden_in_memory(name, bad):
   strategy = {'ok_topk': ok_topk, 'union_topk': union_topk}[name].strategy(0.1)
   gradients = np.stack([gaussians(4, seed) for seed in range(3)])
   gradients[0, 1, 3] = bad
