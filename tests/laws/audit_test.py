@@ -83,7 +83,7 @@ def agree(found: list[audit.Row]) -> list[audit.Row]:
 
 
 @pytest.mark.parametrize('name', ALL)
-def test_the_ledger_equals_the_compiled_program(name):
+def test_the_ledger_matches_the_compiled_program(name):
   strategy = importlib.import_module(f'gossipjax.strategies.{name}').strategy
   found = agree(audit.audit(strategy(), PARAMS, 8, [COMMON_PERIOD - 1]))
   assert found[0].ledger.any()
@@ -93,7 +93,7 @@ def test_the_ledger_equals_the_compiled_program(name):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['union_topk', 'ok_topk', 'topk'])
-def test_the_ledger_of_shards_equals_the_compiled_program(name):
+def test_the_ledger_of_shards_matches_the_compiled_program(name):
   """Also where each shard chooses the size of its messages by itself."""
   module = importlib.import_module(f'gossipjax.strategies.{name}')
   cut = module.strategy(granularity=granularity.shards(2))
@@ -1190,7 +1190,7 @@ FEW = ('all_reduce', 'gtopk', 'elastic')
 
 @pytest.mark.parametrize('kind', ['', 'fsdp'])
 @pytest.mark.parametrize('name', of_all(FEW))
-def test_bytes_within_a_worker_equal_the_compiled_program(name, kind):
+def test_bytes_within_a_worker_match_the_compiled_program(name, kind):
   inner = inner_devices.inner(2, kind, PARAMS)
   file = importlib.import_module(f'gossipjax.strategies.{name}')
   strategy = inner.exchanging(file.strategy())

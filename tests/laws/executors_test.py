@@ -27,7 +27,7 @@ def eight_devices():
     pytest.skip(f'needs {EIGHT} devices, and here are {here}')
 
 
-# The host transfers nothing between steps: that would slow the dispatch down.
+# The host sends nothing between steps, as that would slow the dispatch down.
 # With two threads, the default on two cores, the program could deadlock.
 NEVER_WAIT = """
 import sys

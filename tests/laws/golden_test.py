@@ -80,7 +80,7 @@ def _measure(name: str, arguments: dict, compute_dtype: str) -> dict:
   }
 
 
-# Ten steps take less time than the compiler's optimisations would.
+# Ten steps take less time than optimising the compiled program would.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 

@@ -252,7 +252,7 @@ SLOW = optax.linear_schedule(0.0, 1e-3, 5000)
   ],
   ids=['lamb', 'clipped', 'rarely clipped'],
 )
-def test_whole_tensor_optimizers_of_rare_effect_are_refused(given):
+def test_whole_tensor_optimizers_with_small_or_rare_effect_are_refused(given):
   with pytest.raises(UserError, match='the optimizer needs whole tensors'):
     resolve_run(
       config(inner='fsdp', **SEVERAL), given=Overrides(line(), optimizer=given)
