@@ -129,10 +129,12 @@ def _wait(
   records = rng.randint(0, 18)
   if records == 0:
     time.sleep(rng.uniform(0, EARLY_S))
+  until = time.monotonic() + verdict.LIMIT_S
   while (
     records
     and running.alive()
     and not (file.exists() and file.read_bytes().count(b'\n') >= records)
   ):
+    assert time.monotonic() < until, f'fewer than {records} records'
     time.sleep(0.005)
   time.sleep(rng.uniform(0, 0.1))

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from gossipjax.distributed import launcher, lifeline
+from tests.campaign import verdict
 from tests.support import program
 
 HEARTBEAT_S = 5
@@ -82,8 +83,10 @@ def _words(folder: pathlib.Path) -> list[str]:
 def children_of(process: int, count: int) -> list[int]:
   """Waits for `count` processes of a launcher; returns their ids in order."""
   listing = pathlib.Path(f'/proc/{process}/task/{process}/children')
+  until = time.monotonic() + verdict.LIMIT_S
   # The launcher also starts a child that looks up where libraries are.
   while len(found := [*filter(_trains, listing.read_text().split())]) < count:
+    assert time.monotonic() < until, f'{len(found)} of {count} processes'
     time.sleep(0.02)
   return sorted(map(int, found))
 

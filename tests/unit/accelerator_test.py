@@ -309,7 +309,7 @@ def test_without_measures_or_a_gpu_nothing_is_written(tmp_path, flags, message):
 
 
 def test_no_measure_is_listed_twice():
-  for part in (compiled, laws, throughput, traces):
+  for part in (compiled, laws, selection, throughput, traces):
     keys = [digest(m.key) for m in part.measures(False)]
     assert len(keys) == len({*keys}), part
 

@@ -284,6 +284,14 @@ def test_slowmo_without_momentum_is_local_sgd_even_from_rate_0():
   close(found, train(local_sgd.strategy(1), optax.sgd(begins_at_0)))
 
 
+def test_slowmo_keeps_the_progress_of_a_period_that_ends_at_rate_0():
+  ends_at_0 = lambda step: jnp.where(step % H == H - 1, 0.0, RATE)
+  inner = optax.sgd(ends_at_0)
+  found = train(slowmo.strategy(H, H, 1.0, 0.0, ends_at_0), inner)
+  assert np.abs(found[-1] - found[0]).max() > 1e-3
+  close(found, train(local_sgd.strategy(H), inner))
+
+
 def test_post_local_sgd_switches_from_all_reduce_to_local_sgd():
   never, at_once = post_local_sgd.strategy(99, H), post_local_sgd.strategy(0, H)
   same(train(never, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))

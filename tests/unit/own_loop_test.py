@@ -201,7 +201,8 @@ def test_gradients_in_half_precision_count_as_half_the_bytes():
     np.asarray(trained(plain, 1, dtype)[1].sent.bytes)
     for dtype in (jnp.float32, jnp.bfloat16)
   )
-  assert half[0] <= full[0] // 2 + 2 * N
+  # Each of N shards of a tensor may be padded by an entry of 2 bytes.
+  assert full[0] // 2 <= half[0] <= full[0] // 2 + 2 * N
 
 
 @pytest.mark.exhaustive
