@@ -41,8 +41,8 @@ def chosen_link(
     if link or latency_s is None or bytes_per_s is None:
       raise UserError('Give --link, or both --latency-s and --bytes-per-s.')
     choice = {'latency_s': latency_s, 'bytes_per_s': bytes_per_s}
-  found = resolve.links(choice, group=config.get('group_link', ''))
-  return next(iter(found.values()))
+  links = resolve.links(choice, group=config.get('group_link', ''))
+  return next(iter(links.values()))
 
 
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
@@ -55,28 +55,28 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   `config.seeds` is dropped: step costs and pilots use seeds of their own.
   """
   config = ConfigDict({**config, 'seeds': ()})
-  found = dict(variants(config))
+  configs = dict(variants(config))
   names = [known_runs.DENSE]
   if not config.get('variants') and config.strategy.name == known_runs.DENSE:
     names += [s for s in resolve.STRATEGIES if s != known_runs.DENSE]
-  known = {run.strategy.name for run in found.values()}
+  strategies = {run.strategy.name for run in configs.values()}
   for name in names:
-    if name not in known:
-      if name in found:
+    if name not in strategies:
+      if name in configs:
         raise UserError(
-          f'config.variants.{name} has strategy {found[name].strategy.name}, '
+          f'config.variants.{name} has strategy {configs[name].strategy.name}, '
           f'but advise adds strategy {name} under its own name; rename yours.'
         )
-      mine = {'strategy': resolve.strategy_config(name), 'variants': {}}
-      run = ConfigDict({**config, **mine}).copy_and_resolve_references()
+      changes = {'strategy': resolve.strategy_config(name), 'variants': {}}
+      run = ConfigDict({**config, **changes}).copy_and_resolve_references()
       momentum.agree(run)
       if run.get('overlap'):
         run.overlap = False  # Not every strategy can.
-      found[name] = run
+      configs[name] = run
   dense = next(
-    n for n, run in found.items() if run.strategy.name == known_runs.DENSE
+    n for n, run in configs.items() if run.strategy.name == known_runs.DENSE
   )
-  return {dense: found.pop(dense), **found}
+  return {dense: configs.pop(dense), **configs}
 
 
 def check(config: ConfigDict) -> None:
@@ -140,29 +140,29 @@ def forecasts(
     if interrupted():
       raise Interrupted(0)
     try:
-      optimizer_s, found = step_cost.of(run, params, config.workers)
+      optimizer_s, cost = step_cost.of(run, params, config.workers)
     except UserError as error:
       if name in named or not result:
         raise
       say(f'{name} is left out: {error}')
       continue
-    same = run.optimizer.name, run.batch_size, *precision(run).values()
-    if same not in computing:
-      computing[same] = step_cost.gradient_s(task, run) + optimizer_s
-    mine = known_runs.of_strategy(known, run.strategy)
-    chance = risk.of(mine, run)
+    work = run.optimizer.name, run.batch_size, *precision(run).values()
+    if work not in computing:
+      computing[work] = step_cost.gradient_s(task, run) + optimizer_s
+    trainings = known_runs.of_strategy(known, run.strategy)
+    chance = risk.of(trainings, run)
     result.append(
-      Forecast(name, computing[same], found.select_s, found.traffic, chance)
+      Forecast(name, computing[work], cost.select_s, cost.traffic, chance)
     )
   return result
 
 
 def _that_exchange(
-  found: Mapping[str, ConfigDict], say: Callable[[str], None]
+  configs: Mapping[str, ConfigDict], say: Callable[[str], None]
 ) -> dict[str, ConfigDict]:
   """Drops runs shorter than the period of their strategy; `say` names them."""
   kept = {}
-  for name, run in found.items():
+  for name, run in configs.items():
     if (period := periods.longest(run.strategy)) <= run.steps:
       kept[name] = run
       continue
@@ -188,10 +188,10 @@ def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:
 
 def warnings(found: list[Forecast]) -> list[str]:
   """Warns of forecasts whose traffic depends on the gradients."""
-  drawn = [f.name for f in found if not f.traffic.exact]
-  if not drawn:
+  names = [f.name for f in found if not f.traffic.exact]
+  if not names:
     return []
   return [
-    f'The bytes of {", ".join(drawn)} depend on the gradients; here they were '
+    f'The bytes of {", ".join(names)} depend on the gradients; here they were '
     'measured under random gradients.'
   ]

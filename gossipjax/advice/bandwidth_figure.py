@@ -35,21 +35,25 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
   """Seconds per step against bandwidth, at the link's latency."""
   figure = Figure(figsize=(9, 5), layout='constrained')
   axes = figure.subplots()
-  own = link.bytes_per_s if math.isfinite(link.bytes_per_s) else BYTES_PER_S[-1]
-  bandwidth = np.geomspace(min(1e6, own / 10), max(1e11, own * 10), 200)
+  bandwidth = (
+    link.bytes_per_s if math.isfinite(link.bytes_per_s) else BYTES_PER_S[-1]
+  )
+  bandwidths = np.geomspace(
+    min(1e6, bandwidth / 10), max(1e11, bandwidth * 10), 200
+  )
   for i, f in enumerate(found):
     axes.loglog(
-      bandwidth,
-      [f.step_s(link._replace(bytes_per_s=b)) for b in bandwidth],
+      bandwidths,
+      [f.step_s(link._replace(bytes_per_s=b)) for b in bandwidths],
       STYLES[i // 10 % 3],
       color=f'C{i % 10}',
       label=f.name,
     )
-  axes.axvline(own, color='gray', lw=1)
-  left = own < (bandwidth[0] * bandwidth[-1]) ** 0.5
+  axes.axvline(bandwidth, color='gray', lw=1)
+  left = bandwidth < (bandwidths[0] * bandwidths[-1]) ** 0.5
   axes.annotate(
-    ' this link ' if own == link.bytes_per_s else ' this link: infinite ',
-    (own, 1),
+    ' this link ' if bandwidth == link.bytes_per_s else ' this link: infinite ',
+    (bandwidth, 1),
     va='top',
     ha='left' if left else 'right',
     color='gray',

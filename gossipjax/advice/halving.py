@@ -80,12 +80,12 @@ def halving(
   """
   alive, ranks = [*candidates], []
   for steps, seeds in rounds:
-    asked = [Pilot(c, steps, seed + s) for c in alive for s in range(seeds)]
-    curves = yield asked
-    by: dict[Candidate, list[Curve]] = {}
-    for pilot, curve in zip(asked, curves, strict=True):
-      by.setdefault(pilot.candidate, []).append(curve)
-    ranks = ranked(by, steps, full, higher, risks, share)
+    pilots = [Pilot(c, steps, seed + s) for c in alive for s in range(seeds)]
+    curves = yield pilots
+    by_candidate: dict[Candidate, list[Curve]] = {}
+    for pilot, curve in zip(pilots, curves, strict=True):
+      by_candidate.setdefault(pilot.candidate, []).append(curve)
+    ranks = ranked(by_candidate, steps, full, higher, risks, share)
     if all(rank.candidate.name != DENSE for rank in ranks):
       return []  # There is nothing to compare with.
     told(ranks)

@@ -70,8 +70,8 @@ def of_strategy(
     known: runs of any strategy.
     strategy: `config.strategy`.
   """
-  mine = strategy['name'], given_arguments.as_text(strategy)
-  return [run for run in known if (run.strategy, run.arguments) == mine]
+  key = strategy['name'], given_arguments.as_text(strategy)
+  return [run for run in known if (run.strategy, run.arguments) == key]
 
 
 class Identity(NamedTuple):
@@ -97,11 +97,11 @@ def identity(config: Mapping[str, Any]) -> Identity:
   )
 
 
-def _split(given: Mapping[str, Any]) -> str:
+def _split(split: Mapping[str, Any]) -> str:
   """The name of `config.split`, and how much the workers differ."""
-  whole = {**defaults.split(), **given}
-  extent = {'dirichlet': 'alpha', 'label': 'shards'}.get(name := whole['name'])
-  return f'{name} {extent}={whole[extent]:g}' if extent else name
+  filled = {**defaults.split(), **split}
+  extent = {'dirichlet': 'alpha', 'label': 'shards'}.get(name := filled['name'])
+  return f'{name} {extent}={filled[extent]:g}' if extent else name
 
 
 def training(what: Known | Identity) -> str:
@@ -160,7 +160,7 @@ def is_near(known: Known, config: Mapping[str, Any]) -> bool:
 
 def nearest(known: Iterable[Known], config: Mapping[str, Any]) -> list[Known]:
   """Returns the runs nearest to a config, all at the same distance."""
-  by: dict[tuple[int, float], list[Known]] = {}
+  by_distance: dict[tuple[int, float], list[Known]] = {}
   for run in known:
-    by.setdefault(distance(run, config), []).append(run)
-  return by[min(by)] if by else []
+    by_distance.setdefault(distance(run, config), []).append(run)
+  return by_distance[min(by_distance)] if by_distance else []

@@ -26,20 +26,20 @@ def nearest_runs(
   """
   head, table = _nearest(known, config)
   shown = {row['from'] for row in table}
-  apart = [
-    f'--known={folder}: {_apart([k for k in known if k.table == name])}\n'
+  sentences = [
+    f'--known={folder}: {_not_shown([k for k in known if k.table == name])}\n'
     for folder in folders
     if (name := str(pathlib.Path(folder))) not in shown
   ]
-  return ''.join(apart) + head, table
+  return ''.join(sentences) + head, table
 
 
-def _apart(mine: Sequence[Known]) -> str:
+def _not_shown(runs: Sequence[Known]) -> str:
   """Why no run of a workdir is shown."""
-  if mine:
+  if runs:
     return (
       'not shown, since other runs are more like yours; these are '
-      f'{mine[0].place}.'
+      f'{runs[0].place}.'
     )
   return (
     'nothing is known from it; it needs a finished run of a variant with '
@@ -53,13 +53,13 @@ def _nearest(
   nearest = known_runs.nearest(known, config)
   if not nearest:
     return 'Known: nothing; no run is kept.', []
-  mine = known_runs.place(known_runs.identity(config))
+  place = known_runs.place(known_runs.identity(config))
   if known_runs.distance(nearest[0], config)[0] == known_runs.UNLIKE:
-    return f'Known: no run of your model ({mine}), nor of one like it.', []
+    return f'Known: no run of your model ({place}), nor of one like it.', []
   head = (
-    f'Known of runs like yours ({mine})'
+    f'Known of runs like yours ({place})'
     if known_runs.is_near(nearest[0], config)
-    else f'Known: no run of your model ({mine}); nearest: {nearest[0].place}'
+    else f'Known: no run of your model ({place}); nearest: {nearest[0].place}'
   )
   labels = dict.fromkeys(scores.label(k.score) for k in nearest)
   table = [
@@ -80,8 +80,8 @@ def _nearest(
 
 def _score(known: Known, label: str) -> str:
   """The cell of a run in a score's column; '' if the run has another score."""
-  own = scores.label(known.score) == label
-  return scores.as_text(known.score, known.value) if own else ''
+  matches = scores.label(known.score) == label
+  return scores.as_text(known.score, known.value) if matches else ''
 
 
 def _steps(known: Known) -> str:

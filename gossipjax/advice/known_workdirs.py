@@ -37,8 +37,8 @@ def of_workdirs(
   by_place = {pathlib.Path(f).resolve(): pathlib.Path(f) for f in folders}
   for folder in by_place.values():
     summary, runs = reader.summary(folder), reader.read(folder)
-    asked = {**summary['config'], **asking_for(share)}
-    found = answer.of({**summary, 'config': asked}, runs)
+    with_target = {**summary['config'], **asking_for(share)}
+    found = answer.of({**summary, 'config': with_target}, runs)
     if found is None or found.reference.score is None:
       continue
     # Includes variants that diverged before their first record.
@@ -61,8 +61,8 @@ def _waits(config: Mapping) -> bool:
   """Whether all workers wait for each other, as `advise` assumes: if they do
   not, the steps of a run are mostly gradients of the fast workers."""
   cluster = config.get('cluster') or {}
-  alone = cluster.get('asynchronous', bool(cluster)) or cluster.get('first')
-  return not (alone or config.get('engine'))
+  ahead = cluster.get('asynchronous', bool(cluster)) or cluster.get('first')
+  return not (ahead or config.get('engine'))
 
 
 def _of_row(

@@ -67,8 +67,8 @@ def beginning(settings: Mapping[str, Any]) -> int:
     settings: `config.strategy`, or a part of it.
   """
   periods, parts = level(settings)
-  own = [settings.get('switch') or 0, max(_stages(settings), default=0)]
-  return max(own + [math.lcm(*periods) * beginning(part) for part in parts])
+  ends = [settings.get('switch') or 0, max(_stages(settings), default=0)]
+  return max(ends + [math.lcm(*periods) * beginning(part) for part in parts])
 
 
 def _stages(settings: Mapping[str, Any]) -> list[int]:
@@ -78,8 +78,8 @@ def _stages(settings: Mapping[str, Any]) -> list[int]:
     return [warmup]
   if not (name := warmup.get('name')):
     return []
-  given = {k: v for k, v in warmup.items() if k != 'name' and v is not None}
-  found = PARTS[Warmup][name](**given)
+  arguments = {k: v for k, v in warmup.items() if k != 'name' and v is not None}
+  found = PARTS[Warmup][name](**arguments)
   return [found.steps * (i + 1) for i in range(len(found.densities))]
 
 
@@ -95,13 +95,13 @@ def phases(settings: Mapping[str, Any], steps: np.ndarray) -> np.ndarray:
     for each period of a part, such as that of a selection that is reused,
     whether a new one begins.
   """
-  found = [
+  labels = [
     steps < beginning(settings),
     np.searchsorted(_stages(settings), steps, side='right'),
   ]
   for part in level(settings)[1]:
-    found += [steps % period == 0 for period in level(part)[0]]
-  return np.stack(found, axis=1).astype(int)
+    labels += [steps % period == 0 for period in level(part)[0]]
+  return np.stack(labels, axis=1).astype(int)
 
 
 def shortened(

@@ -33,11 +33,11 @@ def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
   found.optimizer.learning_rate = pilot.candidate.rate
   found.strategy.update(periods.shortened(base.strategy, share))
   schedule = base.optimizer.get('schedule', '')
-  meant_for = base.optimizer.get('schedule_steps')
-  if meant_for or not isinstance(schedule, str) or ':' in schedule:
+  schedule_steps = base.optimizer.get('schedule_steps')
+  if schedule_steps or not isinstance(schedule, str) or ':' in schedule:
     # Any argument of this schedule may count steps, or is for other steps.
     with found.optimizer.unlocked():
-      found.optimizer.schedule_steps = meant_for or base.steps
+      found.optimizer.schedule_steps = schedule_steps or base.steps
     return found
   if found.optimizer.get('warmup_steps'):
     found.optimizer.warmup_steps = round(share * base.optimizer.warmup_steps)

@@ -25,7 +25,7 @@ from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 from gossipjax.tuning import trials
 
-_DELETE = 'delete it, and the same command writes it again'
+_REMEDY = 'delete it, and the same command writes it again'
 
 
 class Bench:
@@ -65,7 +65,7 @@ class Bench:
     name, rate = pilot.candidate
     config = config_of(self._configs[name], pilot)
     trial = trials.Trial(name, {}, config, self._place(pilot))
-    known = workdir.summary(trial.folder) is not None
+    was_finished = workdir.summary(trial.folder) is not None
     summary = trials.finish(trial, self._interrupted, self._tasks)
     # From the task, since a diverged pilot may have recorded no score.
     self.metric, self.higher = scores.of_task(
@@ -82,7 +82,7 @@ class Bench:
       comm_s = self._comm_s[name] * steps
     seconds = self._own_s[name] * steps + comm_s
     curve = Curve(records[metric].tolist(), seconds.tolist())
-    if not known:
+    if not was_finished:
       self._say(
         f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '
         f'{scores.validation(metric)} '
@@ -94,8 +94,8 @@ class Bench:
     name, rate = pilot.candidate
     full = self._configs[name].steps  # The pilot's schedule depends on it.
     steps = f'steps={pilot.steps},of={full}'
-    words = f'{steps},rate={rate:.3g},seed={pilot.seed}'
-    return self._folder / name / words
+    folder_name = f'{steps},rate={rate:.3g},seed={pilot.seed}'
+    return self._folder / name / folder_name
 
   def plan(
     self,
@@ -108,7 +108,7 @@ class Bench:
     """The plan of an earlier call with the same minutes, else `planned`."""
     path = self._folder / f'plan_of_{full}_steps.json'
     if path.exists():
-      before, plan = workdir.read(path, tuple[float, Plan], _DELETE)
+      before, plan = workdir.read(path, tuple[float, Plan], _REMEDY)
       if before == minutes:
         return plan
     plan = planned(names, full, 60 * minutes, step_s, begin_s)
@@ -136,7 +136,7 @@ class Bench:
       step_s = float(records['train_s'][-1]) / pilot.steps
       begin_s = max(0.0, took - step_s * pilot.steps)
       workdir.write(path, json.dumps([step_s, begin_s]))
-    step_s, begin_s = workdir.read(path, list[float], _DELETE)
+    step_s, begin_s = workdir.read(path, list[float], _REMEDY)
     return step_s, begin_s
 
 
@@ -164,7 +164,7 @@ def run(
   """
   full, seed = configs[DENSE].steps, configs[DENSE].seed
   ranks: list[list[Rank]] = []
-  asking = halving(
+  search = halving(
     list(candidates(plan, configs)),
     plan.rounds,
     full,
@@ -174,14 +174,14 @@ def run(
     risks,
     share_of(configs[DENSE]),
   )
-  asked = next(asking)
+  pilots = next(search)
   while True:
     curves = []
-    for pilot in asked:
+    for pilot in pilots:
       if time.monotonic() > until:
         return ranks
       curves.append(make(pilot))
     try:
-      asked = asking.send(curves)
+      pilots = search.send(curves)
     except StopIteration as end:
       return ranks if end.value else []

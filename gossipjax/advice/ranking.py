@@ -97,21 +97,21 @@ def ranked(
   dense = [mean for c, mean in means.items() if c.name == DENSE]
   pick = targets.pick(higher)
   bests = [pick(mean.scores) for mean in dense]
-  below = WORSE if steps < full else (1 - share,)
-  goals = [targets.share(pick(bests), higher, b) for b in below if bests]
-  again = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
-  found: dict[str, Rank] = {}
+  worse = WORSE if steps < full else (1 - share,)
+  goals = [targets.share(pick(bests), higher, b) for b in worse if bests]
+  retrain_s = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
+  by_name: dict[str, Rank] = {}
   for candidate, mean in means.items():
-    rank = _rank(candidate, mean, curves[candidate], goals, again, higher)
+    rank = _rank(candidate, mean, curves[candidate], goals, retrain_s, higher)
     scaled = {k: getattr(rank, k) * full / steps for k in _SECONDS}
     rank = rank._replace(steps=steps, **scaled)
-    other = found.get(candidate.name)
+    other = by_name.get(candidate.name)
     if other is None or _order(rank, higher) < _order(other, higher):
-      found[candidate.name] = rank
+      by_name[candidate.name] = rank
   needed = (risks or {}) if steps < full else {}
   ranks = [
-    _with_risk(rank, found.get(DENSE), needed, means, higher, share)
-    for rank in found.values()
+    _with_risk(rank, by_name.get(DENSE), needed, means, higher, share)
+    for rank in by_name.values()
   ]
   return sorted(ranks, key=lambda rank: _order(rank, higher))
 
@@ -152,17 +152,17 @@ def _rank(
   mean: Curve,
   curves: Sequence[Curve],
   goals: Sequence[float],
-  again: float,
+  retrain_s: float,
   higher: bool,
 ) -> Rank:
-  seconds, easier, each = NEVER, [NEVER], [NEVER]
+  seconds, easier, harder = NEVER, [NEVER], [NEVER]
   if goals:
     reached = [_seconds(mean, goal, higher) for goal in goals]
-    failed = mean.seconds[-1] + again
+    failed = mean.seconds[-1] + retrain_s
     seconds = statistics.fmean(failed if s == NEVER else s for s in reached)
     easier = [_seconds(curve, goals[-1], higher) for curve in curves]
-    each = [_seconds(curve, goals[0], higher) for curve in curves]
-  low, high = min(seconds, *easier), max(seconds, *each)
+    harder = [_seconds(curve, goals[0], higher) for curve in curves]
+  low, high = min(seconds, *easier), max(seconds, *harder)
   spans, whole = (seconds, seconds, low, high), mean.seconds[-1]
   shown = mean.scores[0], targets.pick(higher)(mean.scores)
   return Rank(candidate, *spans, *shown, whole, 0, len(curves))
@@ -179,12 +179,12 @@ def _seconds(curve: Curve, target: float, higher: bool) -> float:
 
 def _relative(mine: Curve, dense: Curve, higher: bool) -> float:
   """The median ratio of seconds to all-reduce's, at scores that both reach."""
-  each = [
+  ratios = [
     seconds / _seconds(dense, score, higher)
     for score in dense.scores
     if (seconds := _seconds(mine, score, higher)) != NEVER
   ]
-  return statistics.median(each) if each else NEVER
+  return statistics.median(ratios) if ratios else NEVER
 
 
 def _mean(curves: Sequence[Curve]) -> Curve | None:

@@ -29,13 +29,13 @@ def tried(
   """
   first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
   if name != DENSE:
-    said = (
+    text = (
       f'Use {_named(first)}. Expected time to the target: '
       f'{_time(first.expected)}; all-reduce: {_time(dense.expected)}. '
       f'{_why(first)}'
     )
   elif first is not dense:
-    said = (
+    text = (
       f'Use {_named(dense)}. {_named(first)} is expected to gain less than '
       f'{100 * GAIN:.0f} %. {_why(first)}'
     )
@@ -44,20 +44,20 @@ def tried(
       f' {_named(rank)}: expected time {_time(rank.expected)}. {_why(rank)}'
       for rank in ranks[1 : 1 + SHOWN]
     )
-    said = (
+    text = (
       f'Use {_named(dense)}: of the strategies with the longest pilots, none '
       f'is expected to reach the target sooner than in its '
       f'{_time(dense.expected)}.{"".join(others)}'
     )
-  said += (
+  text += (
     f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
     f'on validation data. The target is {100 * (1 - share):.3g} % worse than '
     'the best score of all-reduce; config.target_share sets another'
   )
-  said += '.' if first.steps == full else _scaled()
+  text += '.' if first.steps == full else _scaled()
   if more:
-    said += f' To train these strategies at full length, begin with: {more}'
-  return said
+    text += f' To train these strategies at full length, begin with: {more}'
+  return text
 
 
 def _scaled() -> str:
@@ -86,8 +86,8 @@ def left_out(
   entered = [[c.name for c in entering(ranks)] for ranks in rounds[:-1]]
   diverged = [
     name
-    for there, ranked in zip([planned, *entered], names, strict=True)
-    for name in there
+    for started, ranked in zip([planned, *entered], names, strict=True)
+    for name in started
     if name not in ranked
   ]
   dropped = [
@@ -95,13 +95,13 @@ def left_out(
     for name, rank in last.items()
     if name not in names[-1] and name not in diverged
   ]
-  told = {
+  groups = {
     'Dropped after shorter, less reliable pilots': dropped,
     'Diverged': diverged,
     **untried,
   }
   return ' '.join(
-    f'{what}: {", ".join(names)}.' for what, names in told.items() if names
+    f'{label}: {", ".join(names)}.' for label, names in groups.items() if names
   )
 
 

@@ -102,14 +102,14 @@ class Risk(NamedTuple):
         'No known training is like it; the probability of missing the target '
         'is taken to be 50 %.'
       )
-    each = ', '.join(
+    shares = ', '.join(
       f'{100 * g.missed / g.of:.0f} % {g.what}' for g in self.known
     )
-    said = f'Kept trainings that missed the target: {each}.'
+    text = f'Kept trainings that missed the target: {shares}.'
     if math.isnan(self.relative_steps):
-      return said
+      return text
     steps = f'{self.relative_steps:.3g} times the steps of all-reduce'
-    return f'{said} Those that reach it need {steps}.'
+    return f'{text} Those that reach it need {steps}.'
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
@@ -119,16 +119,16 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
     known: runs of the strategy, on any task.
     config: what the strategy is to train.
   """
-  whole = [run for run in known if not math.isnan(run.missed)]
+  judged = [run for run in known if not math.isnan(run.missed)]
   kind = known_runs.family(known_runs.identity(config).model)
-  alike = [r for r in whole if kind and known_runs.family(r.model) == kind]
-  near = [r for r in whole if known_runs.is_near(r, config)]
+  alike = [r for r in judged if kind and known_runs.family(r.model) == kind]
+  near = [r for r in judged if known_runs.is_near(r, config)]
   same = known_runs.training(known_runs.identity(config))
-  tables, likes = list(_by_table(whole)), list(_by_table(alike))
+  tables, similar = list(_by_table(judged)), list(_by_table(alike))
   return Risk(
     (
-      _of_tables(f'in {_many(tables)}', tables),
-      _of_tables(f'in {_many(likes)} with a {kind}', likes),
+      _of_tables(f'in {_comparisons(tables)}', tables),
+      _of_tables(f'in {_comparisons(similar)} with a {kind}', similar),
       _of_seeds(f'of {same}', near),
     )
   )
@@ -136,11 +136,11 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
 
 def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
   """Yields the runs of each comparison; a table has one for each split."""
-  for place in dict.fromkeys((run.table, run.split) for run in runs):
-    yield [run for run in runs if (run.table, run.split) == place]
+  for key in dict.fromkeys((run.table, run.split) for run in runs):
+    yield [run for run in runs if (run.table, run.split) == key]
 
 
-def _many(tables: Sequence[Any]) -> str:
+def _comparisons(tables: Sequence[Any]) -> str:
   return '1 comparison' if len(tables) == 1 else f'{len(tables)} comparisons'
 
 

@@ -56,8 +56,8 @@ def gradient_s(task: Task, config: ConfigDict, turns: int = TURNS) -> float:
 def examples(task: Task, size: int) -> Tree:
   """The first examples of worker 0, arrays [size, ...]."""
   if isinstance(task.train, Shares):
-    mine = task.train.rows[0]
-    return stacked(task.train.source, mine[np.arange(size) % len(mine)])
+    indices = task.train.rows[0]
+    return stacked(task.train.source, indices[np.arange(size) % len(indices)])
   rows = np.arange(size) % len(jax.tree.leaves(task.train)[0][0])
   return jax.tree.map(lambda x: x[0][rows], task.train)
 
@@ -85,11 +85,11 @@ def of(
     optimizer=local,
     rate=rate,
   )
-  talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
+  exchanges = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
   phases = periods.phases(config.strategy, steps)
-  kinds = [f'{pair}' for pair in zip(talks, phases, strict=True)]
-  nothing = Strategy(identity(), identity())
-  calls = {'optimizer': _update(nothing, local, params, workers, 0)}
+  kinds = [f'{pair}' for pair in zip(exchanges, phases, strict=True)]
+  empty = Strategy(identity(), identity())
+  calls = {'optimizer': _update(empty, local, params, workers, 0)}
   for kind in dict.fromkeys(kinds):
     step = int(steps[kinds.index(kind)])
     calls[kind] = _update(strategy, local, params, workers, step)
@@ -109,13 +109,13 @@ def _update(
 ) -> Callable[[], Any]:
   """Returns a function that runs one worker's update on its last state."""
   init, update = make_worker(strategy, local)
-  draw = np.random.default_rng(0)
+  rng = np.random.default_rng(0)
   noise = jax.tree.map(
-    lambda x: jnp.asarray(draw.standard_normal(x.shape, np.float32)), params
+    lambda x: jnp.asarray(rng.standard_normal(x.shape, np.float32)), params
   )
   # Copied, since the memory is donated and init may return its argument.
-  begun = jax.jit(alone(init, workers))(noise)
-  state, t = [jax.tree.map(jnp.copy, begun)], jnp.int32(step)
+  initial = jax.jit(alone(init, workers))(noise)
+  state, t = [jax.tree.map(jnp.copy, initial)], jnp.int32(step)
   run = jax.jit(alone(update, workers), donate_argnums=0)
 
   def call():

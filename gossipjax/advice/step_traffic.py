@@ -67,9 +67,9 @@ def of_cycle(
   steps, shares = periods.sample(settings, training)
   strategy = resolve.strategy(settings, rate, seed)
   found = per_step(strategy, params, workers, steps, sample, optimizer)
-  counts = shares > 0
-  sent = jax.tree.map(lambda x: x[:, counts], found.sent)
-  return steps[counts], found._replace(sent=sent, shares=shares[counts])
+  counted = shares > 0
+  sent = jax.tree.map(lambda x: x[:, counted], found.sent)
+  return steps[counted], found._replace(sent=sent, shares=shares[counted])
 
 
 def per_step(
@@ -97,14 +97,14 @@ def per_step(
   init, update = make_worker(strategy, local or probe(strategy, 0.1))
   worker = _of_one(init, params, workers)
   shares = np.full(len(steps), 1 / len(steps))
-  each = traffic_by_shapes.static_traffic(
+  traffic = traffic_by_shapes.static_traffic(
     update, worker, params, workers, steps
   )
-  if each is not None:
-    return StepTraffic(_stacked(each), True, shares)
+  if traffic is not None:
+    return StepTraffic(_stacked(traffic), True, shares)
   if sample is None:
-    each = _under_random_gradients(init, update, params, workers, steps)
-    return StepTraffic(_stacked(each), False, shares)
+    traffic = _under_random_gradients(init, update, params, workers, steps)
+    return StepTraffic(_stacked(traffic), False, shares)
   sent = _stacked(_under_random_gradients(init, update, sample, workers, steps))
   ratio = _entries(params) / _entries(sample)
   scaled: dict[str, Any] = {
@@ -118,10 +118,10 @@ def per_step(
 
 def _of_one(init, params: Tree, workers: int) -> Tree:
   """Returns the shapes of the state of one worker out of `workers`."""
-  everyone = jax.vmap(
+  init_all = jax.vmap(
     lambda _, params: init(params), axis_name=WORKERS, in_axes=(0, None)
   )
-  shapes = jax.eval_shape(everyone, jnp.zeros(workers), params)
+  shapes = jax.eval_shape(init_all, jnp.zeros(workers), params)
   one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
   return jax.tree.map(one, shapes)
 

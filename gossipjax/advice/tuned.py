@@ -25,10 +25,10 @@ def write(
     ranks: of the last round.
   """
   base = config.copy_and_resolve_references()
-  named = [rank.candidate.name for rank in ranks]
+  names = [rank.candidate.name for rank in ranks]
   with base.ignore_type(), base.unlocked():
     base.variants = ConfigDict(
-      {name: _changes(runs[name], config) for name in named}, sort_keys=False
+      {name: _changes(runs[name], config) for name in names}, sort_keys=False
     )
   best = {
     rank.candidate.name: {'optimizer.learning_rate': rank.candidate.rate}
@@ -41,9 +41,9 @@ def write(
 
 def _changes(run: ConfigDict, config: ConfigDict) -> ConfigDict:
   """Returns the strategy of a variant, and all other keys that it changes."""
-  found = {
+  changes = {
     key: run[key]
     for key in run
     if key not in ('variants', 'seeds') and run[key] != config.get(key)
   }
-  return ConfigDict({'strategy': run.strategy, **found}, sort_keys=False)
+  return ConfigDict({'strategy': run.strategy, **changes}, sort_keys=False)

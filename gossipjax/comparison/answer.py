@@ -91,8 +91,8 @@ class Answer(NamedTuple):
     if first is None or self.clock == total_time.VIRTUAL:
       return ()
     unsure = self.undecided
-    surely = [row for row in self.rows[1:] if row not in unsure]
-    return tuple(row for row in surely if certainty.within_noise(row, first))
+    decided = [row for row in self.rows[1:] if row not in unsure]
+    return tuple(row for row in decided if certainty.within_noise(row, first))
 
   @property
   def missed(self) -> tuple[Row, ...]:
@@ -101,13 +101,13 @@ class Answer(NamedTuple):
 
   @property
   def improving(self) -> tuple[Row, ...]:
-    """Rows of `never` that still improved when training ended, except those
+    """Rows of `missed` that still improved when training ended, except those
     that never exchanged: with more steps they are another method."""
     return tuple(row for row in self.missed if row.improving and not row.period)
 
   @property
   def may_overtake(self) -> tuple[Row, ...]:
-    """Rows of `late` that have spent less time than the first needs in all."""
+    """Improving rows that have spent less time than the first needs in all."""
     limit = self.first.total.mean if self.first else NEVER
     return tuple(row for row in self.improving if row.spent_s < limit)
 
@@ -120,25 +120,25 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     summary: of the comparison; only the runs in it, which are finished, count.
     runs: of the comparison, those that have records.
   """
-  told = {run['name']: run for run in summary['runs']}
-  shown = [run for run in runs if run.name in told]
+  entries = {run['name']: run for run in summary['runs']}
+  finished = [run for run in runs if run.name in entries]
   config = summary['config']
   score, given = scores.goal(config)
-  groups = _groups(told, shown)
-  whole = [run for seeds in groups.values() for run in seeds.values() if run]
-  if (metric := _metric(score, whole)) is None:
+  groups = _groups(entries, finished)
+  trained = [run for seeds in groups.values() for run in seeds.values() if run]
+  if (metric := _metric(score, trained)) is None:
     return None
   higher = is_higher(metric, summary.get('higher_is_better', ()))
-  good = [n for n, seeds in groups.items() if curves(seeds.values(), metric)]
-  dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
+  names = [n for n, seeds in groups.items() if curves(seeds.values(), metric)]
+  dense = next((n for n in names if _strategy(groups[n]) == DENSE), names[0])
   best = pick(higher)
-  reached = [best(curve) for curve in curves(groups[dense].values(), metric)]
+  bests = [best(curve) for curve in curves(groups[dense].values(), metric)]
   part = share_of(config)
-  target = given or target_of(reached, higher, part)
+  target = given or target_of(bests, higher, part)
   rows = [
     row(name, seeds, metric, target, higher) for name, seeds in groups.items()
   ]
-  stands_for = [total_time.sharing(run) for run in shown]
+  stands_for = [total_time.sharing(run) for run in finished]
   return Answer(
     metric,
     higher,
@@ -146,14 +146,14 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     share(target, higher),
     0.0 if given else part,
     total_time.link_title(config),
-    total_time.kind(shown[0]),
+    total_time.kind(finished[0]),
     (min(stands_for), max(stands_for)),
     tuple(sorted(rows, key=lambda row: _order(row, higher))),
     dense,
     summary.get('command', ''),
-    tuple(config.get('seeds') or sorted({r.config['seed'] for r in shown})),
+    tuple(config.get('seeds') or sorted({r.config['seed'] for r in finished})),
     config['steps'],
-    min(float(run.records['train_s'][-1]) for run in whole),
+    min(float(run.records['train_s'][-1]) for run in trained),
   )
 
 
@@ -174,12 +174,12 @@ def _metric(score: str, runs: Sequence[Run]) -> str | None:
 
 
 def _groups(
-  told: Mapping[str, Any], runs: Sequence[Run]
+  entries: Mapping[str, Any], runs: Sequence[Run]
 ) -> dict[str, dict[int | None, Run | None]]:
   """The runs of each variant by seed; None if it diverged."""
   by_name = {run.name: run for run in runs}
   groups: dict[str, dict[int | None, Run | None]] = {}
-  for name, entry in told.items():
+  for name, entry in entries.items():
     run, diverged = by_name.get(name), entry.get('diverged')
     if run is None and not diverged:
       continue  # Its folder was deleted just now.

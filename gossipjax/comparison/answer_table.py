@@ -10,7 +10,7 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 
 def rows(answer: Answer) -> list[dict[str, str]]:
   """The table: a row per variant, the fastest first."""
-  parts = answer.clock != MEASURED
+  has_parts = answer.clock != MEASURED
   rest = 'waiting, transfers' if answer.clock == VIRTUAL else 'communication'
   return [
     {
@@ -23,7 +23,7 @@ def rows(answer: Answer) -> list[dict[str, str]]:
           'computing': _part(row, row.computing_s),
           rest: _part(row, row.communication_s),
         }
-        if parts
+        if has_parts
         else {}
       ),
       'sent to the target': answer_text.at_most(row) + size(row.bytes_sent)
@@ -37,8 +37,8 @@ def rows(answer: Answer) -> list[dict[str, str]]:
 
 
 def _part(row: Row, seconds: float) -> str:
-  told = answer_text.at_most(row) + duration(seconds)
-  return told if row.arrives and seconds == seconds else ''
+  text = answer_text.at_most(row) + duration(seconds)
+  return text if row.arrives and seconds == seconds else ''
 
 
 def _speed_up(answer: Answer, row: Row) -> str:
@@ -56,9 +56,9 @@ def markdown(answer: Answer | None) -> str:
   """The answer and its table for comparison.md; '' if there is none."""
   if answer is None:
     return ''
-  told = '\n\n'.join(
+  paragraphs = '\n\n'.join(
     text if text.startswith('    ') else escaped(text)
     for text in answer_text.paragraphs(answer)
   )
-  found = of_rows(escaped_rows(rows(answer)), ('run',))
-  return f'{told}\n\n{found}\n\n## All figures\n\n'
+  table = of_rows(escaped_rows(rows(answer)), ('run',))
+  return f'{paragraphs}\n\n{table}\n\n## All figures\n\n'

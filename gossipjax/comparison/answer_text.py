@@ -27,8 +27,8 @@ def sentences(answer: Answer) -> list[str]:
 
 def goal(answer: Answer) -> str:
   """'held-out accuracy 92.0 %'."""
-  told = scores.as_text(answer.metric, answer.target)
-  return f'{scores.label(answer.metric)} {told}'
+  value = scores.as_text(answer.metric, answer.target)
+  return f'{scores.label(answer.metric)} {value}'
 
 
 def place(answer: Answer) -> str:
@@ -39,21 +39,21 @@ def place(answer: Answer) -> str:
 
 def _who(answer: Answer, first: Row) -> str:
   """Names the first run and, to compare, all-reduce or else the next run."""
-  mine, dense = time(first), answer.reference
+  first_time, dense = time(first), answer.reference
   if len(answer.rows) == 1:
-    return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
+    return f'{first.name} is at {goal(answer)}{place(answer)} in {first_time}.'
   so_far = ' so far' if answer.may_overtake else ''
   target = f'{goal(answer)}{place(answer)}'
-  head = f'First{so_far} to {target}: {first.name}, in {mine}'
+  head = f'First{so_far} to {target}: {first.name}, in {first_time}'
   if dense.arrives and dense is not first:
     longer = _longer(answer, dense, first)
     return f'{head}; {dense.name} takes {time(dense)}{longer}.'
   if not answer.rows[1].arrives:
     with_all = ' with all its seeds' * (len(answer.seeds) > 1)
     return f'{head}; no other run gets there{with_all}.'
-  after = answer.rows[1]
-  longer = _longer(answer, after, first)
-  return f'{head}; the next is {after.name} with {time(after)}{longer}.'
+  second = answer.rows[1]
+  longer = _longer(answer, second, first)
+  return f'{head}; the next is {second.name} with {time(second)}{longer}.'
 
 
 def at_most(row: Row) -> str:
@@ -66,44 +66,44 @@ def time(row: Row) -> str:
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
   """The ratio of times to the easier target, if at most one seed is common."""
-  mine, least = means('easier', slow, fast)
-  if len(common(slow, fast)) > 1 or mine == float('inf') or not least:
+  slow_s, fast_s = means('easier', slow, fast)
+  if len(common(slow, fast)) > 1 or slow_s == float('inf') or not fast_s:
     return ''
   target = scores.as_text(answer.metric, answer.easier)
-  return f' ({mine / least:.3g} times as long to {target})'
+  return f' ({slow_s / fast_s:.3g} times as long to {target})'
 
 
 def _longer(answer: Answer, slow: Row, fast: Row) -> str:
   """', 2 times as long'; two upper bounds have no ratio, nor has 0 s."""
-  mine, least = means('each', slow, fast)
-  if (slow.at_once and fast.at_once) or not least:
+  slow_s, fast_s = means('each', slow, fast)
+  if (slow.at_once and fast.at_once) or not fast_s:
     return ''
   bound = 'at least ' * fast.at_once + 'at most ' * slow.at_once
   elsewhere = _elsewhere(answer, slow, fast)
-  return f', {bound}{mine / least:.3g} times as long{elsewhere}'
+  return f', {bound}{slow_s / fast_s:.3g} times as long{elsewhere}'
 
 
 def seconds(row: Row) -> str:
   mean, sd = row.total
-  told = duration(mean)
-  return told if sd is None else told.replace(' s', f' ± {deviation(sd)} s')
+  text = duration(mean)
+  return text if sd is None else text.replace(' s', f' ± {deviation(sd)} s')
 
 
 def _doubt(answer: Answer) -> list[str]:
   """What few seeds, steps or evaluations leave open; announces a command."""
   few = [*_too_few(answer), *_too_short(answer), *_too_rare(answer)]
   doubts = [*next_comparison.never_exchanged(answer), *few]
-  run = ' To decide, run:' if next_comparison.command(answer) else ''
-  return [f'{"; ".join(doubts)}.{run}'] if doubts else []
+  hint = ' To decide, run:' if next_comparison.command(answer) else ''
+  return [f'{"; ".join(doubts)}.{hint}'] if doubts else []
 
 
 def _alike(answer: Answer, first: Row) -> list[str]:
   if not answer.within_noise:
     return []
   names = ', '.join(row.name for row in answer.within_noise)
-  some = names + (' are' if len(answer.within_noise) > 1 else ' is')
+  subject = names + (' are' if len(answer.within_noise) > 1 else ' is')
   return [
-    f'{some} as fast as {first.name} within noise: measured seconds of '
+    f'{subject} as fast as {first.name} within noise: measured seconds of '
     f'computing vary by {100 * NOISE:.0f} %.'
   ]
 
@@ -113,12 +113,12 @@ def _too_few(answer: Answer) -> list[str]:
     return []
   seeds = min(len(common(row, answer.rows[0])) for row in unsure)
   few = {0: 'Without a common seed one', 1: 'One seed'}
-  who = few.get(seeds, f'{seeds} seeds')
+  subject = few.get(seeds, f'{seeds} seeds')
   others = ', '.join(
     f'{r.name} ({seconds(r) if r.arrives else "at best " + best(answer, r)})'
     for r in unsure
   )
-  return [f'{who} cannot tell {answer.rows[0].name} from {others}']
+  return [f'{subject} cannot tell {answer.rows[0].name} from {others}']
 
 
 def _too_short(answer: Answer) -> list[str]:
@@ -126,49 +126,49 @@ def _too_short(answer: Answer) -> list[str]:
   for steps in dict.fromkeys(row.planned for row in answer.improving):
     names = ', '.join(r.name for r in answer.improving if r.planned == steps)
     names += ' get' if ', ' in names else ' gets'
-    own = '' if steps == answer.steps else '; raise the steps of that variant'
+    hint = '' if steps == answer.steps else '; raise the steps of that variant'
     doubts.append(
       f'{steps} steps are too few to tell when {names} there (the last score '
-      f'is the best){own}'
+      f'is the best){hint}'
     )
   return doubts
 
 
 def _too_rare(answer: Answer) -> list[str]:
-  there = answer.first, *answer.undecided
-  names = ', '.join(row.name for row in there if row and row.at_once)
+  rows = answer.first, *answer.undecided
+  names = ', '.join(row.name for row in rows if row and row.at_once)
   what = 'who is first' if any(r.at_once for r in answer.undecided) else 'when'
-  one = 'with a seed ' * (len(answer.seeds) > 1)
-  told = f'{names} reached the target {one}at the first evaluation or before'
-  return [f'{told}; a smaller eval_every tells {what}'] if names else []
+  some = 'with a seed ' * (len(answer.seeds) > 1)
+  text = f'{names} reached the target {some}at the first evaluation or before'
+  return [f'{text}; a smaller eval_every tells {what}'] if names else []
 
 
 def _price(answer: Answer, first: Row) -> str:
   dense = answer.reference
   most = f'{at_most(first)}{size(first.bytes_sent)}'
   sent = f'{first.name} sends {most} per worker until then'
-  mine = f'and its best is {best(answer, first)}'
+  score = f'and its best is {best(answer, first)}'
   if dense is first:
-    return f'{sent}, {mine}.'
+    return f'{sent}, {score}.'
   theirs = f' ({dense.name}: {size(dense.bytes_sent)})' if dense.arrives else ''
-  return f'{sent}{theirs}, {mine} ({dense.name}: {best(answer, dense)}).'
+  return f'{sent}{theirs}, {score} ({dense.name}: {best(answer, dense)}).'
 
 
 def best(answer: Answer, row: Row) -> str:
   if row.score is None:
     return 'diverged' if row.diverged else 'none'
-  told = scores.as_text(answer.metric, *row.score)
+  text = scores.as_text(answer.metric, *row.score)
   if not row.diverged:
-    return told
-  return f'{told}, {row.diverged} of {len(row.each)} seeds diverged'
+    return text
+  return f'{text}, {row.diverged} of {len(row.each)} seeds diverged'
 
 
 def _never(answer: Answer) -> list[str]:
   if not answer.missed:
     return []
-  told = _missed(answer, answer.missed)
+  text = _missed(answer, answer.missed)
   every = ' with every seed' * (len(answer.seeds) > 1)
-  return [f'Did not reach the target{every}: {told}.']
+  return [f'Did not reach the target{every}: {text}.']
 
 
 def _missed(answer: Answer, rows: Sequence[Row]) -> str:
@@ -193,8 +193,8 @@ def _nobody(answer: Answer) -> str:
 
 def paragraphs(answer: Answer) -> Sequence[str]:
   """The sentences as plain text; a command to run has a line of its own."""
-  due, told = next_comparison.command(answer), sentences(answer)
-  if not due:
-    return [' '.join(told)]
+  command, texts = next_comparison.command(answer), sentences(answer)
+  if not command:
+    return [' '.join(texts)]
   cut = 2  # The first run, or that there is none; the doubt.
-  return [' '.join(told[:cut]), f'    {due}', ' '.join(told[cut:])]
+  return [' '.join(texts[:cut]), f'    {command}', ' '.join(texts[cut:])]

@@ -27,7 +27,9 @@ def slower(row: Row, first: Row) -> bool:
   gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
   if len(gaps) < 2:
     pairs = means('each', row, first), means('easier', row, first)
-    return all(mine >= ONE_SEED * least and mine > 0 for mine, least in pairs)
+    return all(
+      row_s >= ONE_SEED * first_s and row_s > 0 for row_s, first_s in pairs
+    )
   if not row.arrives:
     return True
   return statistics.fmean(gaps) > uncertainty(gaps)
@@ -36,9 +38,9 @@ def slower(row: Row, first: Row) -> bool:
 def within_noise(row: Row, first: Row) -> bool:
   """Whether a row takes longer by at most NOISE of the measured seconds of one
   of the two: those of computing, or all if the parts are unknown."""
-  mine, least = means('each', row, first)
+  row_s, first_s = means('each', row, first)
   measured = max(map(_measured_s, (row, first)))
-  return row.arrives and mine - least <= NOISE * measured
+  return row.arrives and row_s - first_s <= NOISE * measured
 
 
 def _measured_s(row: Row) -> float:

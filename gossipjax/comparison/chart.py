@@ -146,5 +146,5 @@ def _target(plot: Any) -> None:
 
 def scripts() -> list[str]:
   """Bokeh's own scripts, which load nothing from a network."""
-  told = Resources(mode='inline', components=['bokeh'], log_level='error')
-  return re.findall('<script>(.*?)</script>', told.render_js(), re.DOTALL)
+  resources = Resources(mode='inline', components=['bokeh'], log_level='error')
+  return re.findall('<script>(.*?)</script>', resources.render_js(), re.DOTALL)

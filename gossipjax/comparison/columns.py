@@ -57,8 +57,8 @@ def hidden(
   if not any(r.get('hidden_s') for r in runs):
     return {}
   seconds = (run.get('hidden_s') or {}).get(link)
-  told = '' if seconds is None else duration(seconds)
-  return {'communication hidden by computing (model)': told}
+  text = '' if seconds is None else duration(seconds)
+  return {'communication hidden by computing (model)': text}
 
 
 def inner_seconds(

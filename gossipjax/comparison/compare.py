@@ -73,27 +73,27 @@ def of_variants(
   live = loggers.Live(folder, {one.name: one.config for one in runs})
   higher = sorted({n for one in runs for n in one.run.task.higher_is_better})
 
-  def show(*told):
-    live(*told)
-    watch(*told)
+  def show(*news):
+    live(*news)
+    watch(*news)
 
   def tell(sentence):
     console.say(sentence)
     log(sentence)
 
   summaries = []
-  with contextlib.ExitStack() as held:
-    told = []
-    alone = reservation.reserved(
+  with contextlib.ExitStack() as stack:
+    news = []
+    lock = reservation.reserved(
       folder, config, resume, higher, command, lambda: _check(runs, folder)
     )
-    processes.run_in_first(lambda: told.extend(held.enter_context(alone)))
-    late = (optimizer.unreached(o.config.optimizer, o.run.steps) for o in runs)
-    log = held.enter_context(event_log.EventLog(folder))
+    processes.run_in_first(lambda: news.extend(stack.enter_context(lock)))
+    hints = (optimizer.unreached(o.config.optimizer, o.run.steps) for o in runs)
+    log = stack.enter_context(event_log.EventLog(folder))
     log(f'{"Goes on" if resume else "Begins"}: {command or "from Python"}')
-    for sentence in dict.fromkeys([*told, *filter(None, late)]):
+    for sentence in dict.fromkeys([*news, *filter(None, hints)]):
       tell(sentence)
-    held.enter_context(live)
+    stack.enter_context(live)
     report_files.announce(folder)
     for one in runs:
       log(f'{one.name} begins, or goes on where it was.')
@@ -103,8 +103,8 @@ def of_variants(
       log(event_log.ended(summaries[-1]))
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
         console.say(f'{one.name}: {why} The others go on.')
-    every = lambda: all(run.get('diverged') for run in summaries)
-    if processes.broadcast_from_first(every):
+    all_diverged = lambda: all(run.get('diverged') for run in summaries)
+    if processes.broadcast_from_first(all_diverged):
       if not processes.is_first():
         processes.leave(console.DIVERGED)
       raise Diverged(summaries[0]['diverged'])
@@ -162,7 +162,7 @@ def run_one(
     variant: from `check`.
     folder: of this variant.
     tell: called with a sentence about damaged files and dead processes.
-    others: see `compare`.
+    audited, watch, interrupted: see `compare`.
 
   Returns:
     Its summary; {} in a process that does not write it.

@@ -55,12 +55,12 @@ def ended(run: Mapping[str, Any]) -> str:
     return ''
   if run.get('diverged'):
     return f'{run["name"]}: {run["diverged"]}'
-  told = [
+  results = [
     f'{scores.label(name)} {scores.as_text(name, value)}'
     for name, value in run.items()
     if name.startswith('test_') and value is not None
   ]
   return (
     f'{run["name"]} is finished after {run["steps"]} steps: '
-    f'{", ".join([*told, units.size(run["bytes_sent"])])} sent per worker.'
+    f'{", ".join([*results, units.size(run["bytes_sent"])])} sent per worker.'
   )

@@ -70,10 +70,10 @@ def draw(
 def legend(figure: Figure, lines: Sequence[Line2D], columns: int = 1) -> None:
   """Adds a legend of these lines beside the panels of a figure."""
   blank = [' ' for _ in lines]  # Names that begin with _ would be left out.
-  made = figure.legend(
+  box = figure.legend(
     lines, blank, loc='outside right upper', frameon=False, ncols=columns
   )
-  for text, line in zip(made.get_texts(), lines, strict=True):
+  for text, line in zip(box.get_texts(), lines, strict=True):
     text.set_text(line.get_label())
 
 
@@ -120,9 +120,9 @@ def _scale(axes: Axes, lines: dict[str, Columns], cost: str) -> None:
   all_costs = np.concatenate(
     [r.get(cost, np.array([])) for r in lines.values()]
   )
-  above = all_costs[all_costs > 0]
-  if (all_costs == 0).any() and above.size:
-    first = 10.0 ** math.floor(math.log10(above.min()))
+  positive = all_costs[all_costs > 0]
+  if (all_costs == 0).any() and positive.size:
+    first = 10.0 ** math.floor(math.log10(positive.min()))
     axes.set_xscale('symlog', linthresh=first)
   else:
     axes.set_xscale('log')

@@ -74,12 +74,12 @@ def compare(
     for name, run in variants(config)
   ]
   check_shared(config, runs)
-  kept = None if folder else tempfile.TemporaryDirectory()
-  where = folder or pathlib.Path(kept.name) / 'run'
+  temporary = None if folder else tempfile.TemporaryDirectory()
+  where = folder or pathlib.Path(temporary.name) / 'run'
   summary = comparison.of_variants(
     config, runs, where, resume, audited, command=next_comparison.IN_PYTHON
   )
-  return Result(summary, where, task, kept)
+  return Result(summary, where, task, temporary)
 
 
 def _given(
@@ -99,12 +99,12 @@ def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:
       'compare needs a strategy by its name, such as {"topk": gj.topk()}.'
     )
   each = {f'strategy {k!r}': (s, Strategy) for k, s in strategies.items()}
-  for what, (given, kind) in {
+  for what, (value, kind) in {
     'task': (task, Task),
     'optimizer': (optimizer, optax.GradientTransformation),
     **each,
   }.items():
-    check_kind(f'compare: the {what}', given, kind)
+    check_kind(f'compare: the {what}', value, kind)
   if not isinstance(folder, str | os.PathLike | None):
     raise UserError(
       f'compare: the folder is {folder!r}; it has to be a path, such as '

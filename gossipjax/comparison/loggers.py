@@ -38,10 +38,10 @@ class Live:
     self._run: str | None = None
     self._show, self._close = [], []
     for config in configs.values():
-      for key, wanted in config.get('log', {}).items():
+      for key, enabled in config.get('log', {}).items():
         if key not in _LOGS:
           raise UserError(f'config.log.{key} is unknown{nearest(key, _LOGS)}')
-        if wanted and (sentence := missing(key)):
+        if enabled and (sentence := missing(key)):
           raise UserError(f'config.log.{key} needs an extra. {sentence}')
 
   def __enter__(self) -> 'Live':
@@ -107,9 +107,9 @@ def _wandb(
 
   del step
   # A resumed run continues its log; a run in a new folder begins another.
-  place = folder / name / 'wandb-id'
-  if not place.exists():
-    place.write_text(uuid.uuid4().hex)
+  id_file = folder / name / 'wandb-id'
+  if not id_file.exists():
+    id_file.write_text(uuid.uuid4().hex)
   run = wandb.init(
     project=os.environ.get('WANDB_PROJECT', 'gossipjax'),
     group=folder.name,
@@ -117,7 +117,7 @@ def _wandb(
     dir=str(folder),
     config=config.to_dict(),
     resume='allow',
-    id=place.read_text(),
+    id=id_file.read_text(),
   )
   return lambda step, values: run.log(values, step=step), run.finish
 

@@ -22,8 +22,8 @@ def period(runs: Iterable[Run]) -> int | None:
   found = None
   for run in runs:
     strategy = run.config['strategy']
-    each = [v for k, v in strategy.items() if k.endswith('period') and v]
-    found = min(each, default=0)
+    periods = [v for k, v in strategy.items() if k.endswith('period') and v]
+    found = min(periods, default=0)
     if found <= run.config['steps'] or run.records['bytes_sent'][-1]:
       return None
   return found

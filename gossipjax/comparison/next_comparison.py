@@ -21,9 +21,9 @@ def command(answer: Answer) -> str:
   if not answer.command:
     return f'the same command with {flags}'
   replaced = [*due, 'seed'] if 'seeds' in due else due
-  old = tuple(f'--config.{key}=' for key in replaced)
+  prefixes = tuple(f'--config.{key}=' for key in replaced)
   words = shlex.split(answer.command)
-  kept = [word for word in words if not word.startswith(old)]
+  kept = [word for word in words if not word.startswith(prefixes)]
   return f'{shlex.join(kept)} {flags}'
 
 
@@ -53,9 +53,9 @@ def never_exchanged(answer: Answer) -> list[str]:
 
 def _more_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
   """Twice as many seeds, at least 3: these, and the next unused ones."""
-  more = max(3, 2 * len(seeds)) - len(seeds)
+  missing = max(3, 2 * len(seeds)) - len(seeds)
   others = (seed for seed in itertools.count(min(seeds)) if seed not in seeds)
-  return *seeds, *itertools.islice(others, more)
+  return *seeds, *itertools.islice(others, missing)
 
 
 def _quoted(value: int | tuple[int, ...]) -> str:

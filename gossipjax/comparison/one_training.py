@@ -35,12 +35,12 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
     UserError: its newest checkpoint has other arrays.
   """
   if place := checkpoint.newest(folder / CHECKPOINTS):
-    form = (
+    state_shapes = (
       dry_run.state_shapes
       if variant.run.cluster
       else worker_program.state_shapes
     )
-    checkpoint.check_form(place, form(variant.run, variant.shapes))
+    checkpoint.check_form(place, state_shapes(variant.run, variant.shapes))
 
 
 def finished(
@@ -90,8 +90,8 @@ def train(
     run diverged, '' if it did not.
   """
   name, config, run, _ = variant
-  lines = folder / workdir.RECORDS
-  store = Store(folder / CHECKPOINTS, lines)
+  path = folder / workdir.RECORDS
+  store = Store(folder / CHECKPOINTS, path)
   spans: list = []
   meter = processes.meter()
   if run.engine:
@@ -101,9 +101,9 @@ def train(
   else:
     records = lock_step.train(run, store, interrupted, meter)
   if processes.is_first():
-    restored = record_file.restore(lines, store.records())
-    part = _part_of_wire(record_file.read(lines), meter.interface)
-    for sentence in filter(None, [*store.damaged, restored, part]):
+    restored = record_file.restore(path, store.records())
+    warning = _part_of_wire(record_file.read(path), meter.interface)
+    for sentence in filter(None, [*store.damaged, restored, warning]):
       console.say(
         f'{sentence} The run continues after step {store.last() or 0}.'
       )
@@ -112,16 +112,16 @@ def train(
     with contextlib.closing(records):
       for record in records:
         if processes.is_first():  # Only the first of several processes writes.
-          record_file.append(lines, record)
+          record_file.append(path, record)
           watch(name, config, record)
   except Diverged as error:
     return spans, divergence(error, store)
   return spans, ''
 
 
-def _part_of_wire(kept: Sequence[Record], interface: str | None) -> str:
+def _part_of_wire(records: Sequence[Record], interface: str | None) -> str:
   """A sentence if the interface is read in only a part of the steps."""
-  if not kept or (kept[-1].wire_bytes is None) == (interface is None):
+  if not records or (records[-1].wire_bytes is None) == (interface is None):
     return ''
   return (
     '--interface was not given for all of the run, so wire bytes are left out '

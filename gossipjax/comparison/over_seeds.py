@@ -25,7 +25,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
   groups: dict[str, list[dict[str, Any]]] = {}
   for run in found['runs']:
     groups.setdefault(variant(run), []).append(run)
-  return found | {'runs': [_one(name, g) for name, g in groups.items()]}
+  return found | {'runs': [_merged(name, g) for name, g in groups.items()]}
 
 
 def variant(entry: Mapping[str, Any]) -> str:
@@ -33,11 +33,11 @@ def variant(entry: Mapping[str, Any]) -> str:
   return without_seed(entry['name'], entry.get('seed'))
 
 
-def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-  bad = sum(bool(run.get('diverged')) for run in runs)
-  if bad:
-    told = f'diverged with {bad} of {len(runs)} seeds.'
-    return runs[0] | {'name': name, 'diverged': told}
+def _merged(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+  diverged = sum(bool(run.get('diverged')) for run in runs)
+  if diverged:
+    reason = f'diverged with {diverged} of {len(runs)} seeds.'
+    return runs[0] | {'name': name, 'diverged': reason}
   mean = dict(runs[0])
   sd = {}
   for key, value in runs[0].items():

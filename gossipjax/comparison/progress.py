@@ -69,17 +69,17 @@ class Bar:
       self._tasks[name] = self._progress.add_task(
         name, total=config.steps, loss='', rate=0.0, score='', sent=''
       )
-    told = {}
+    fields = {}
     if found := held_out(record):
       first, value = next(iter(found.items()))
-      told['score'] = f'{first} {scores.as_text(f"test_{first}", value)}'
+      fields['score'] = f'{first} {scores.as_text(f"test_{first}", value)}'
     self._progress.update(
       self._tasks[name],
       completed=record.step,
       loss=loss,
       rate=record.examples_per_s or 0.0,
       sent=f'{units.size(max(record.bytes_sent))} sent',
-      **told,
+      **fields,
     )
 
 
@@ -124,11 +124,11 @@ def _print_table(rows: list[dict[str, str]]) -> None:
   from rich.table import Table
   from rich.text import Text  # Brackets in a name are no markup.
 
-  drawn = Table(header_style='bold')
+  grid = Table(header_style='bold')
   for heading in rows[0]:
-    drawn.add_column(
+    grid.add_column(
       Text(heading), justify='left' if heading == 'run' else 'right'
     )
   for row in rows:
-    drawn.add_row(*map(Text, row.values()))
-  Console().print(drawn)
+    grid.add_row(*map(Text, row.values()))
+  Console().print(grid)

@@ -60,17 +60,17 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
   by_run = frame.groupby('run', observed=True, sort=False)
-  whole = seed_lines.lines(summary, runs) if several else dict(iter(by_run))
+  full = seed_lines.lines(summary, runs) if several else dict(iter(by_run))
   lines = {
     name: chart.thinned(rows.rename(columns=plain), most)
-    for name, rows in whole.items()
+    for name, rows in full.items()
   }
-  drawn = [*costs, *shown, *(f'{name}_sd' for name in shown if several)]
+  keys = [*costs, *shown, *(f'{name}_sd' for name in shown if several)]
   data = {
     'chart': chart.chart(len(lines), costs, shown, several),
     'costs': costs,
     'scores': shown,
-    'lines': {name: chart.numbers(rows[drawn]) for name, rows in lines.items()},
+    'lines': {name: chart.numbers(rows[keys]) for name, rows in lines.items()},
     'target': found and {'score': found.metric, 'value': found.target},
   }
   scripts = [*chart.scripts(), (HERE / 'report.js').read_text('utf-8')]
@@ -81,16 +81,16 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     costs=costs,
     scores=shown,
     runs=[(name, *chart.style(i)) for i, name in enumerate(lines)],
-    **_told(summary, runs, found),
-    left_out=sum(len(whole[name]) - len(lines[name]) for name in lines),
+    **_texts(summary, runs, found),
+    left_out=sum(len(full[name]) - len(lines[name]) for name in lines),
     most=most,
-    records=sum(map(len, whole.values())),
+    records=sum(map(len, full.values())),
     scripts=scripts,
     hashes=' '.join(map(_hash, scripts)),
   )
 
 
-def _told(
+def _texts(
   summary: dict[str, Any], runs: Sequence[Run], found: answer.Answer | None
 ) -> dict[str, Any]:
   """What the page says in words and tables, beside its chart."""

@@ -32,23 +32,23 @@ def lines(
     seeds.setdefault(over_seeds.variant(entry), set()).add(entry['seed'])
   result = {}
   frame = frames.one_per_step(frames.of_runs(runs))
-  there = [run.name for run in runs if (run.summary or {}).get('target_s')]
-  frame = pd.concat([frame, *(_still(frame, name) for name in there)])
+  arrived = [run.name for run in runs if (run.summary or {}).get('target_s')]
+  frame = pd.concat([frame, *(_extended(frame, name) for name in arrived)])
   for name, rows in frame.groupby('variant', observed=True, sort=False):
     by_step = rows.groupby('step', as_index=False)
-    whole = by_step['seed'].count()['seed'] == len(seeds[str(name)])
+    complete = by_step['seed'].count()['seed'] == len(seeds[str(name)])
     mean = by_step.mean(numeric_only=True)
-    sd, known = by_step.std(numeric_only=True), by_step.count()
+    sd, counts = by_step.std(numeric_only=True), by_step.count()
     for column in [c for c in mean if c.startswith(SCORES)]:
       # Once a seed has diverged, the mean of the others is misleading.
-      all_have = known[column] == len(seeds[str(name)])
+      all_have = counts[column] == len(seeds[str(name)])
       mean[column] = mean[column].where(all_have)
       mean[f'{column}_sd'] = sd[column].where(all_have)
-    result[str(name)] = mean[whole.to_numpy()]
+    result[str(name)] = mean[complete.to_numpy()]
   return result
 
 
-def _still(frame: pd.DataFrame, run: str) -> pd.DataFrame:
+def _extended(frame: pd.DataFrame, run: str) -> pd.DataFrame:
   """Repeats a run's last record at all later evaluations of other seeds."""
   last = frame[frame['run'] == run].iloc[[-1]]
   scores = frame[[name for name in frame if name.startswith('test_')]]

@@ -59,13 +59,13 @@ def joined(
     for folder, summary in zip(folders, summaries, strict=True)
     for entry in summary['runs']
   ]
-  own = {
+  merged = {
     'config': {**first, 'seeds': [], 'variants': {}},
     'runs': entries,
     'command': _asking(_shared(summaries, 'command', ''), goal),
     'commit': _shared(summaries, 'commit', 'several'),
   }
-  return {**summaries[0], **own}, runs
+  return {**summaries[0], **merged}, runs
 
 
 def _check_seconds(
@@ -81,9 +81,9 @@ def _check_seconds(
   clocked = {*kinds} - {total_time.VIRTUAL}
   for known in (kinds, machines if clocked else {}):
     if len(known) > 1:
-      told = ', '.join(f'those of {at} are {how}' for how, at in known.items())
+      text = ', '.join(f'those of {at} are {how}' for how, at in known.items())
       raise UserError(
-        f'Seconds of these workdirs are not comparable: {told}; report them '
+        f'Seconds of these workdirs are not comparable: {text}; report them '
         'one by one.'
       )
 
@@ -94,8 +94,8 @@ def _machine(summary: dict[str, Any]) -> str:
 
 def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
   """The value in all summaries; `differs` if they do not agree."""
-  told = {summary.get(key, '') for summary in summaries}
-  return told.pop() if len(told) == 1 else differs
+  values = {summary.get(key, '') for summary in summaries}
+  return values.pop() if len(values) == 1 else differs
 
 
 def _asking(command: str, goal: Mapping[str, float]) -> str:

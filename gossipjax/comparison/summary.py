@@ -93,8 +93,8 @@ def not_finite(found: Mapping[str, Any]) -> str:
     # The training loss is NaN where virtual time ended before any gradient.
     score = name.startswith(record_file.SCORES) and name != 'train_loss'
     if score and value is not None and not math.isfinite(value):
-      told = scores.label(name) if name.startswith('test_') else name
-      what = f'The {told.replace("_", " ")} is NaN or Inf after the last step'
+      label = scores.label(name) if name.startswith('test_') else name
+      what = f'The {label.replace("_", " ")} is NaN or Inf after the last step'
       return (
         f'{what}; {LOWER_RATE_HINT}'
         if name == 'consensus_distance'

@@ -85,9 +85,9 @@ def _relative_bytes(run: dict[str, Any], summary: dict[str, Any]) -> str:
   """'' if either diverged or ended early, or if the first run sent nothing."""
   first = summary['runs'][0]
   configs = merged_by_name(summary['config'])
-  for each in (first, run):
-    config = configs.get(over_seeds.variant(each), each)
-    if each.get('diverged') or each['steps'] < config.get('steps', 0):
+  for entry in (first, run):
+    config = configs.get(over_seeds.variant(entry), entry)
+    if entry.get('diverged') or entry['steps'] < config.get('steps', 0):
       return ''
   sent, least = run['bytes_sent'], first['bytes_sent']
   return f'{sent / least:.3g} x' if least else ''
@@ -110,10 +110,10 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
     answer: of the comparison, which comes first.
   """
   config = summary['config']
-  told = functools.partial(span, summary)
+  span_of = functools.partial(span, summary)
   head = escaped(
-    f'{config["task"]["name"]}, {told("workers")} workers, '
-    f'{told("steps")} steps of {told("batch_size")} examples each, '
+    f'{config["task"]["name"]}, {span_of("workers")} workers, '
+    f'{span_of("steps")} steps of {span_of("batch_size")} examples each, '
     f'{seeds(summary)}, commit {summary["commit"]}'
   )
   found = escaped_rows(rows(summary))
@@ -128,8 +128,8 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
 def span(summary: dict[str, Any], key: str) -> str:
   """The value of a key in all configs, or the smallest to the largest."""
   configs = merged_by_name(summary['config']).values()
-  found = sorted({config[key] for config in configs})
-  return f'{found[0]}' if len(found) == 1 else f'{found[0]} to {found[-1]}'
+  values = sorted({config[key] for config in configs})
+  return f'{values[0]}' if len(values) == 1 else f'{values[0]} to {values[-1]}'
 
 
 def seeds(summary: dict[str, Any]) -> str:
@@ -137,10 +137,10 @@ def seeds(summary: dict[str, Any]) -> str:
   config = summary['config']
   if len(config.get('seeds') or ()) > 1:
     done = {run['seed'] for run in summary['runs'] if 'seed' in run}
-    told = ', '.join(str(s) for s in config['seeds'] if not done or s in done)
-    return f'seeds {told} (mean ± standard deviation)'
-  each = sorted({run.get('seed', config['seed']) for run in summary['runs']})
-  return f'seed{"s" * (len(each) > 1)} {", ".join(map(str, each))}'
+    text = ', '.join(str(s) for s in config['seeds'] if not done or s in done)
+    return f'seeds {text} (mean ± standard deviation)'
+  numbers = sorted({run.get('seed', config['seed']) for run in summary['runs']})
+  return f'seed{"s" * (len(numbers) > 1)} {", ".join(map(str, numbers))}'
 
 
 def diverged(summary: dict[str, Any]) -> str:

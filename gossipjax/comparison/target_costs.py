@@ -171,17 +171,17 @@ def _costs(
   if run is None or not scored(run, metric):
     return (NEVER,) * 5
   known = ~np.isnan(run.records[metric])
-  found = crossing.place(run.records[metric][known].tolist(), target, higher)
-  if found is None:
+  place = crossing.place(run.records[metric][known].tolist(), target, higher)
+  if place is None:
     return (NEVER,) * 5
-  own = (run.records[name] for name in ('bytes_sent', 'step'))
-  costs = [*total_time.columns(run).values(), *own]
-  return tuple(crossing.at(column[known], found) for column in costs)
+  others = (run.records[name] for name in ('bytes_sent', 'step'))
+  costs = [*total_time.columns(run).values(), *others]
+  return tuple(crossing.at(column[known], place) for column in costs)
 
 
 def _spent_s(runs: Iterable[Run]) -> float:
-  each = [float(total_time.columns(run)['total_s'][-1]) for run in runs]
-  return statistics.fmean(each) if each else NEVER
+  seconds = [float(total_time.columns(run)['total_s'][-1]) for run in runs]
+  return statistics.fmean(seconds) if seconds else NEVER
 
 
 def _spread(values: Sequence[float]) -> Spread:

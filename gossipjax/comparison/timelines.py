@@ -63,8 +63,8 @@ def _bars(axes: Axes, spans: Sequence[Span]) -> None:
     for worker in range(MOST_WORKERS):
       bars = [
         (start, end - start)
-        for who, what, start, end in spans
-        if (who, what) == (worker, kind)
+        for owner, activity, start, end in spans
+        if (owner, activity) == (worker, kind)
       ]
       axes.broken_barh(bars, (worker - 0.4, 0.8), color=color, linewidth=0)
   of = 1 + max((s[0] for s in spans), default=0)

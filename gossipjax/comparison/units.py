@@ -44,7 +44,7 @@ def ticks(axis: Any, unit: str) -> None:
   """
   from matplotlib import ticker  # Training needs no matplotlib.
 
-  def told(value: float, _: Any = None) -> str:
+  def as_text(value: float, _: Any = None) -> str:
     if unit in ('B', 'B/s'):
       return size(value) + unit[1:]
     if unit == '%':
@@ -53,7 +53,7 @@ def ticks(axis: Any, unit: str) -> None:
     plain = f'{value:,.0f}' if whole else f'{value:.3g}'
     return f'{plain} {unit}'.strip()
 
-  axis.set_major_formatter(ticker.FuncFormatter(told))
+  axis.set_major_formatter(ticker.FuncFormatter(as_text))
   low, high = sorted(axis.get_view_interval())
   if axis.get_scale() != 'log' or low <= 0:
     return

@@ -72,8 +72,8 @@ def check(
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
   _check_density(config.strategy, entries, f'{name}: config.strategy')
-  own = given.task is not None or ':' in config.task.name
-  if own and len(loaded) > before:
+  custom = given.task is not None or ':' in config.task.name
+  if custom and len(loaded) > before:
     # The data and scores of built-in tasks need no check.
     data_checks.check(run.task, run.batch_size, run.seed)
     score_checks.check(run)
@@ -83,10 +83,10 @@ def check(
 def _check_target(config: ConfigDict, run: Run) -> None:
   """Rejects a score that the task does not have, an accuracy above 1, and a
   target other than the one at which runs in virtual time end."""
-  if both := scores.contradiction(config):
+  if contradiction := scores.contradiction(config):
     raise UserError(
       'Runs end at the target of config.cluster and are judged by that of '
-      f'config.target_score and config.target: {both}; leave one out.'
+      f'config.target_score and config.target: {contradiction}; leave one out.'
     )
   if chosen := config.get('target_score'):
     known = checks.scores_of(run.task)
@@ -162,12 +162,12 @@ def check_shared(config: ConfigDict, runs: Sequence[Variant]) -> None:
       'state, such as the statistics of batch norm; leave it out.'
     )
   splits = [one.config.split.name for one in runs]
-  for key, of in (('alpha', 'dirichlet'), ('shards', 'label')):
+  for key, split in (('alpha', 'dirichlet'), ('shards', 'label')):
     value, usual = config.split.get(key), defaults.split().get(key)
-    if value not in (None, usual) and of not in splits:
+    if value not in (None, usual) and split not in splits:
       raise UserError(
         f'config.split.{key}={value} is used by no variant; leave it out, or '
-        f'set config.split.name={of}.'
+        f'set config.split.name={split}.'
       )
   names = [one.config.strategy.name for one in runs]
   may_have = any(name == 'hierarchical' or ':' in name for name in names)

@@ -73,13 +73,13 @@ def cells(
   if 'virtual_s' not in run:
     return dict.fromkeys(HEADINGS, '')
   waited = run['waiting_s'] / run['virtual_s'] if run['virtual_s'] else 0.0
-  found = (
+  texts = (
     f'{run["virtual_s"]:.4g} s' + ' measured' * bool(run.get('engine')),
     f'{run["staleness"]:.2f}',
     f'{100 * waited:.1f} %',
     '' if (used := run['link_utilisation']) is None else f'{100 * used:.1f} %',
   )
-  return dict(zip(HEADINGS, found, strict=True))
+  return dict(zip(HEADINGS, texts, strict=True))
 
 
 def note(summary: dict[str, Any]) -> str:
