@@ -123,13 +123,13 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
   kind = known_runs.family(known_runs.identity(config).model)
   alike = [r for r in judged if kind and known_runs.family(r.model) == kind]
   near = [r for r in judged if known_runs.is_near(r, config)]
-  same = known_runs.training(known_runs.identity(config))
+  training = known_runs.training(known_runs.identity(config))
   tables, similar = list(_by_table(judged)), list(_by_table(alike))
   return Risk(
     (
       _of_tables(f'in {_comparisons(tables)}', tables),
       _of_tables(f'in {_comparisons(similar)} with a {kind}', similar),
-      _of_seeds(f'of {same}', near),
+      _of_seeds(f'of {training}', near),
     )
   )
 
@@ -164,6 +164,6 @@ def _of_seeds(what: str, runs: Sequence[Known]) -> Group:
 
 def _steps(runs: Sequence[Known]) -> float | None:
   """Mean relative steps of runs that reach the target; None if none does."""
-  each = [run.relative_steps for run in runs]
-  known = [steps for steps in each if math.isfinite(steps)]
-  return statistics.fmean(known) if known else None
+  ratios = [run.relative_steps for run in runs]
+  finite = [steps for steps in ratios if math.isfinite(steps)]
+  return statistics.fmean(finite) if finite else None

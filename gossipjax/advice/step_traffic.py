@@ -152,8 +152,8 @@ def _under_random_gradients(
     return update(worker, noise(jax.random.fold_in(key, t)), t)
 
   keys = jax.random.split(jax.random.key(1), workers)
-  same = jnp.broadcast_to(keys[:1], (workers,))
-  worker = executors.on_one_device(lambda key: init(noise(key)))(same)
+  same_keys = jnp.broadcast_to(keys[:1], (workers,))
+  worker = executors.on_one_device(lambda key: init(noise(key)))(same_keys)
   for t in steps:
     worker, sent = step(worker, keys, t=jnp.int32(t))
     yield sent

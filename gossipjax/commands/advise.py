@@ -104,28 +104,28 @@ def main(
   _tell_unused(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
   known = known_workdirs.with_kept(given.known, share_of(config))
-  within = f', within groups {_told(link.group)}' if link.group else ''
+  within = f', within groups {_link_text(link.group)}' if link.group else ''
   print(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
-    f'link: {_told(link)}{within}\n'
+    f'link: {_link_text(link)}{within}\n'
   )
   advise_pilots.show(*known_table.nearest_runs(known, config, given.known))
-  alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
-  found = advise.forecasts(alone, known, console.say, interrupted)
-  _show_steps(found, link)
-  better = advise.faster(found, link)
+  on_vmap = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
+  forecasts = advise.forecasts(on_vmap, known, console.say, interrupted)
+  _show_steps(forecasts, link)
+  better = advise.faster(forecasts, link)
   if not better:
     print(
       'Use all-reduce: on this link nothing is faster than its '
-      f'{units.duration(found[0].step_s(link))} a step by more than '
+      f'{units.duration(forecasts[0].step_s(link))} a step by more than '
       f'{100 * NOISE:.0f} %.'
     )
     return
   again = f'python -m gossipjax advise {shlex.join(words)}'
   if given.minutes > 0:
-    advise_pilots.attempt(config, name, found, link, interrupted, again)
+    advise_pilots.attempt(config, name, forecasts, link, interrupted, again)
   else:
-    print(advise_pilots.untried(found, link, again, 5))
+    print(advise_pilots.untried(forecasts, link, again, 5))
 
 
 def _check_flags(given: flags.FlagValues) -> None:
@@ -169,19 +169,19 @@ def _put_link(config: ConfigDict) -> network.Link:
   return link
 
 
-def _told(link: network.Link) -> str:
+def _link_text(link: network.Link) -> str:
   return f'{link.latency_s:.3g} s, {units.size(link.bytes_per_s)}/s'
 
 
-def _show_steps(found: list[Forecast], link: network.Link) -> None:
+def _show_steps(forecasts: list[Forecast], link: network.Link) -> None:
   """Shows the seconds of a step as a table and as a figure, if requested."""
   given = flags.FLAGS
   if given.table or given.minutes <= 0:
-    advise_pilots.show('Seconds of a step', rows(found, link))
-    for line in advise.warnings(found):
+    advise_pilots.show('Seconds of a step', rows(forecasts, link))
+    for line in advise.warnings(forecasts):
       print(f'{line}\n')
   if given.plot:
     from gossipjax.advice import bandwidth_figure
 
-    bandwidth_figure.draw(found, link).savefig(given.out, dpi=120)
+    bandwidth_figure.draw(forecasts, link).savefig(given.out, dpi=120)
     print(f'Seconds per step against bandwidth: {given.out}\n')

@@ -59,8 +59,8 @@ def attempt(
   comm_s = {f.name: f.comm_s(link) for f in found if f.traffic.exact}
   for seconds in (own_s, comm_s):
     seconds[DENSE] = seconds[found[0].name]
-  with reservation.reserved(folder, config, resume=True, kind='advise') as told:
-    for sentence in told:
+  with reservation.reserved(folder, config, resume=True, kind='advise') as news:
+    for sentence in news:
       console.say(sentence)
     bench = pilots.Bench(
       configs,
@@ -92,7 +92,7 @@ def attempt(
 
 def _rounds(
   configs: dict[str, ConfigDict],
-  found: list[Forecast],
+  forecasts: list[Forecast],
   link: network.Link,
   bench: pilots.Bench,
   again: str,
@@ -104,33 +104,33 @@ def _rounds(
   """
   minutes, full = flags.FLAGS.minutes, configs[DENSE].steps
   until = time.monotonic() + 60 * minutes
-  better = advise.faster(found, link)
+  better = advise.faster(forecasts, link)
   names = _tried(configs, better)
   if len(names) == 1:
     print(
       'Nothing is tried; set a shorter period, or more config.steps.\n\n'
-      f'{recommendation.by_known(found, link)}'.strip()
+      f'{recommendation.by_known(forecasts, link)}'.strip()
     )
     return [], ''
   step_s, begin_s = bench.timed(_first(configs[DENSE]))
   plan = bench.plan(names, full, minutes, step_s, begin_s)
   if plan is None:
     needed = 1.5 * pilot_plan.needed_s(full, step_s, begin_s) / 60
-    print(untried(found, link, again, max(1, round(needed))))
+    print(untried(forecasts, link, again, max(1, round(needed))))
     return [], ''
-  risks = {f.name: f.risk for f in found[1:]}
+  risks = {f.name: f.risk for f in forecasts[1:]}
   rounds = pilots.run(plan, configs, bench, bench.higher, until, risks)
   if not rounds:
     print('Time ran out before the first round, or all-reduce diverged.\n')
-    print(untried(found, link, again, 3 * minutes))
+    print(untried(forecasts, link, again, 3 * minutes))
     return [], ''
   all_s = pilot_plan.needed_s(full, step_s, begin_s, len(names))
-  late = _TOO_MANY
+  reason = _TOO_MANY
   if len(plan.names) < pilot_plan.MAX_STRATEGIES:
-    late = f'Not tried; that takes --minutes={math.ceil(1.5 * all_s / 60)}'
+    reason = f'Not tried; that takes --minutes={math.ceil(1.5 * all_s / 60)}'
   reasons = {
-    late: [name for name in names if name not in plan.names],
-    _NO_FASTER: [f.name for f in found[1:] if f not in better],
+    reason: [name for name in names if name not in plan.names],
+    _NO_FASTER: [f.name for f in forecasts[1:] if f not in better],
   }
   return rounds, recommendation.left_out(rounds, plan.names, reasons)
 
@@ -164,12 +164,12 @@ def untried(
 ) -> str:
   """What to use without pilots, and the command that trains them."""
   known = recommendation.by_known(found, link)
-  said = (
+  text = (
     f'{known} To try it on your config:'
     if known
     else 'No kept runs match: use all-reduce, or first run:'
   )
-  return f'{said}\n\n    {_with_minutes(again, minutes)}\n'
+  return f'{text}\n\n    {_with_minutes(again, minutes)}\n'
 
 
 def _with_minutes(again: str, minutes: float) -> str:

@@ -88,18 +88,18 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   Raises:
     SystemExit: with 2, after a message about what is wrong.
   """
-  given = argv
+  words = argv
   argv, of_optimizer = new_optimizer.take(argv)
   argv, of_parts = new_part.take(argv)
   sys.argv = new_part.take(new_optimizer.take(sys.argv)[0])[0]
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
-    if 'config' in flags.FLAGS and (found := flags.FLAGS['config'].value):
-      follow = not any('look_ahead=' in word for word in given)
-      new_optimizer.put(found, of_optimizer, follow)
-      new_part.put(found, of_parts)
-      if isinstance(found, ConfigDict):
-        check_used(given, found)
+    if 'config' in flags.FLAGS and (loaded := flags.FLAGS['config'].value):
+      follow = not any('look_ahead=' in word for word in words)
+      new_optimizer.put(loaded, of_optimizer, follow)
+      new_part.put(loaded, of_parts)
+      if isinstance(loaded, ConfigDict):
+        check_used(words, loaded)
     if 'workdir' in flags.FLAGS and flags.FLAGS.workdir == '':
       raise UserError(  # As with a variable of the shell that is not set.
         '--workdir= is empty; name a folder, or leave it out.'
@@ -114,9 +114,9 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   except flags.IllegalFlagValueError as error:
     console.refuse(flag_errors.about_value(error), error)
   except (flags.Error, OSError, SyntaxError) as error:
-    console.refuse(flag_errors.of_words(error, given, positional), error)
+    console.refuse(flag_errors.of_words(error, words, positional), error)
   except Exception as error:  # Whatever a config file raises.
-    console.refuse(flag_errors.of_file(error, given), error)
+    console.refuse(flag_errors.of_file(error, words), error)
 
 
 _FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
@@ -135,13 +135,13 @@ def rerun_command(words: Sequence[str]) -> str:
   """
   words = joined(words)
   kept = [word for word in words if word.startswith('--config')]
-  alone = sys.argv[0].endswith('run.py')
-  program = shlex.quote(sys.argv[0]) if alone else '-m gossipjax run'
+  is_script = sys.argv[0].endswith('run.py')
+  program = shlex.quote(sys.argv[0]) if is_script else '-m gossipjax run'
   if '--distributed' in words:
-    many, folder = (_value(f, words) for f in ('num_processes', 'workdir'))
-    if not many:  # The cluster's own launcher knows.
+    count, folder = (_value(f, words) for f in ('num_processes', 'workdir'))
+    if not count:  # The cluster's own launcher knows.
       return ''
-    program = f'-m gossipjax launch --processes={many} --'
+    program = f'-m gossipjax launch --processes={count} --'
     kept.append(f'--workdir={folder.rstrip("/")}-more')
   return f'python {program} {shlex.join(kept)}'
 
@@ -149,13 +149,13 @@ def rerun_command(words: Sequence[str]) -> str:
 def _value(flag: str, words: Sequence[str]) -> str:
   """The value that the last word about a flag gives it; '' if there is none."""
   pairs = zip(words, [*words[1:], ''], strict=True)
-  found = [
+  values = [
     value if equals else following
     for word, following in pairs
     for name, equals, value in [word.partition('=')]
     if name in (f'--{flag}', f'-{flag}')
   ]
-  return found[-1] if found else ''
+  return values[-1] if values else ''
 
 
 def config() -> tuple[ConfigDict, str]:
@@ -165,18 +165,18 @@ def config() -> tuple[ConfigDict, str]:
     UserError: the flag is missing, or names no file.
   """
   flag: Any = flags.FLAGS['config']  # Knows the name of its file.
-  known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
+  files = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
   if flag.value is None:
     raise UserError(
       flag_errors.NOTHING
       if flag_errors.is_nothing(flag)
       else '--config is missing; start with --config=configs/quickstart.py.'
-      if known
+      if files
       else '--config is missing; name a Python file with get_config(), of '
       'which `python -m gossipjax run --help` shows an example.'
     )
   source = pathlib.Path(flag.config_filename.partition(':')[0])
   if not source.is_file():
-    there_are = f'; there are {", ".join(known)}' if known else ''
-    raise UserError(f'--config={source}: there is no such file{there_are}.')
+    hint = f'; there are {", ".join(files)}' if files else ''
+    raise UserError(f'--config={source}: there is no such file{hint}.')
   return flag.value, source.stem

@@ -124,8 +124,8 @@ def _named(again: str | None) -> str | None:
 
 def _about_files(error: OSError, again: str | None) -> str:
   """A message about a file system error, which may lack the file's path."""
-  given = flags.FLAGS.flag_values_dict()
-  workdir = given.get('workdir', 'the output') or '--workdir'
+  values = flags.FLAGS.flag_values_dict()
+  workdir = values.get('workdir', 'the output') or '--workdir'
   remedy = f'{_named(again)} continues' if again else 'run the command again'
   return (
     f'{error.filename or workdir}: {file_errors.explanation(error, remedy)}'

@@ -35,13 +35,13 @@ def _raised(what: str) -> str:
 
 def _about_key(error: Exception, words: Sequence[str]) -> str:
   """Returns a message about a key that ml_collections reports as unknown."""
-  told = str(error.args[0]) if error.args else ''
-  if "'get_config'" in told:
+  text = str(error.args[0]) if error.args else ''
+  if "'get_config'" in text:
     return NO_CONFIG
-  if 'NoneType' in told:
+  if 'NoneType' in text:
     return NOTHING
-  found = re.search(r'\w+', told)
-  key = found[0] if found else ''
+  match = re.search(r'\w+', text)
+  key = match[0] if match else ''
   paths = [w.partition('=')[0].split('.')[1:] for w in words if '.' in w]
   path = next((p for p in paths if key in p), None)
   if path is None:
@@ -76,8 +76,8 @@ def _about_part(parents: list[str], key: str, words: Sequence[str]) -> str:
 
 def _loaded(words: Sequence[str]) -> Any:
   """Loads the config of --config again, without overrides."""
-  alone = [word for word in words if word.startswith('--config=')][:1]
-  before, sys.argv = sys.argv, [sys.argv[0], *alone]  # ml_collections reads it.
+  first = [word for word in words if word.startswith('--config=')][:1]
+  before, sys.argv = sys.argv, [sys.argv[0], *first]  # ml_collections reads it.
   try:
     fresh = flags.FlagValues()
     config_flags.DEFINE_config_file('config', flag_values=fresh)
@@ -112,13 +112,13 @@ def of_words(
         'There is no flag --resume; the same command with the same --workdir '
         'goes on by itself.'
       )
-    close = closest(name, _ours())
+    close = closest(name, _own_flags())
     hint = f'did you mean {close!r}?' if close else '--help lists all.'
     return f'There is no flag {name}; {hint}'
   return last_line(error)
 
 
-def _ours() -> list[str]:
+def _own_flags() -> list[str]:
   """Flags of this package, as they are typed."""
   modules = flags.FLAGS.flags_by_module_dict()
   names = [
@@ -150,23 +150,23 @@ def is_nothing(flag: Any) -> bool:
 
 def about_value(error: Exception) -> str:
   """Returns a message about a value of the wrong type, or a config file."""
-  found = re.match(r'flag --(.+?)=(.*?): ', str(error))
-  if found is not None and found[1] == 'config':
+  match = re.match(r'flag --(.+?)=(.*?): ', str(error))
+  if match is not None and match[1] == 'config':
     # The file was found, but running it failed; its traceback comes first.
     _, ours, sentence = str(error).rpartition('UserError: ')
     return sentence if ours else _raised(_last(str(error)))
-  if found is None or found[1] not in flags.FLAGS:
+  if match is None or match[1] not in flags.FLAGS:
     return last_line(error)
-  config, key = flags.FLAGS['config'], found[1].removeprefix('config.')
-  if 'ConfigDict' in str(error) and key != found[1]:
+  config, key = flags.FLAGS['config'], match[1].removeprefix('config.')
+  if 'ConfigDict' in str(error) and key != match[1]:
     part = config.value.get(key) if config.present else None
     example = 'name' if part and 'name' in part else 'KEY'
     return (
       f'--config.{key} has keys of its own; give '
-      f'--config.{key}.{example}={found[2]}.'
+      f'--config.{key}.{example}={match[2]}.'
     )
-  kind = flags.FLAGS[found[1]].parser.flag_type()
-  return f'--{found[1]}={found[2]} has the wrong type; it takes {kind}.'
+  kind = flags.FLAGS[match[1]].parser.flag_type()
+  return f'--{match[1]}={match[2]} has the wrong type; it takes {kind}.'
 
 
 def last_line(error: Exception) -> str:

@@ -21,7 +21,7 @@ from gossipjax.distributed.constants import HEARTBEAT_S
 from gossipjax.errors import USER_ERROR_EXIT, UserError
 
 # Flags of `run` that tell a process about the others; the launcher sets them.
-_OWN = 'distributed', 'coordinator', 'num_processes', 'process_id'
+_SET_BY_LAUNCHER = 'distributed', 'coordinator', 'num_processes', 'process_id'
 
 
 def start(words: Sequence[str]) -> None:
@@ -40,29 +40,29 @@ def start(words: Sequence[str]) -> None:
   parser.add_argument('--processes', type=int, required=True, help='how many')
   parser.add_argument('arguments', nargs='*', help='of `run`, after --')
   cut = [*words, '--'].index('--')
-  given, unknown = parser.parse_known_args(words[:cut])
-  if unknown := [*given.arguments, *unknown]:
+  options, unknown = parser.parse_known_args(words[:cut])
+  if unknown := [*options.arguments, *unknown]:
     parser.error(
       f'{unknown[0]} is no flag of launch; flags of `run` come after --, as in '
-      f'launch --processes={given.processes} -- {unknown[0]}'
+      f'launch --processes={options.processes} -- {unknown[0]}'
     )
-  given.arguments = [*words[cut + 1 :]]
-  if given.processes < 1:
-    parser.error(f'--processes must be at least 1, got {given.processes}.')
-  for flag in _OWN:
-    if _given(flag, given.arguments):
+  options.arguments = [*words[cut + 1 :]]
+  if options.processes < 1:
+    parser.error(f'--processes must be at least 1, got {options.processes}.')
+  for flag in _SET_BY_LAUNCHER:
+    if _given(flag, options.arguments):
       parser.error(f'launch sets --{flag} itself; leave it out.')
-  words = launcher.with_workers(given.arguments, given.processes)
+  words = launcher.with_workers(options.arguments, options.processes)
   coordinator = f'127.0.0.1:{launcher.free_port()}'
   commands = [
-    launcher.command(words, given.processes, i, coordinator)
-    for i in range(given.processes)
+    launcher.command(words, options.processes, i, coordinator)
+    for i in range(options.processes)
   ]
   try:
     code = launcher.run(
       commands,
       heartbeat_s=_number('heartbeat_s', words, HEARTBEAT_S),
-      devices=_devices(words, given.processes),
+      devices=_devices(words, options.processes),
     )
   except UserError as error:
     parser.exit(USER_ERROR_EXIT, f'{error}\n')
@@ -72,21 +72,21 @@ def start(words: Sequence[str]) -> None:
 def _devices(words: Sequence[str], processes: int) -> int:
   """The number of devices of each process: those of all of its workers."""
   workers = _number('config.workers', words, processes)
-  each = max(1, _number('config.devices_per_worker', words, 1))
-  return workers * each // processes
+  per_worker = max(1, _number('config.devices_per_worker', words, 1))
+  return workers * per_worker // processes
 
 
-def _number(flag: str, words: Sequence[str], otherwise: int) -> int:
+def _number(flag: str, words: Sequence[str], default: int) -> int:
   """The value of a flag among the arguments of `run`."""
-  found = re.findall(rf'(?:^| ){_form(flag)}[= ]([0-9]+)', ' '.join(words))
-  return int(found[-1]) if found else otherwise
+  found = re.findall(rf'(?:^| ){_pattern(flag)}[= ]([0-9]+)', ' '.join(words))
+  return int(found[-1]) if found else default
 
 
 def _given(flag: str, words: Sequence[str]) -> bool:
   """Whether a flag is among the arguments of `run`."""
-  return any(re.fullmatch(rf'{_form(flag)}(=.*)?', word) for word in words)
+  return any(re.fullmatch(rf'{_pattern(flag)}(=.*)?', word) for word in words)
 
 
-def _form(flag: str) -> str:
+def _pattern(flag: str) -> str:
   """A regular expression of the ways to write a flag."""
   return '--?' + re.escape(flag).replace('_', '[-_]')

@@ -29,13 +29,13 @@ def take(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     every optimizer has stay among the others, unless a word names another
     optimizer or schedule.
   """
-  another = f'{_KEY}name=', f'{_KEY}schedule.'
-  is_new = any(word.startswith(another) for word in words)
+  prefixes = f'{_KEY}name=', f'{_KEY}schedule.'
+  is_new = any(word.startswith(prefixes) for word in words)
   common = () if is_new else [f'{_KEY}{key}' for key in _COMMON]
-  mine = [w for w in words if w.startswith(_KEY) and '=' in w]
-  mine = [w for w in mine if w.partition('=')[0] not in common]
-  pairs = (word.removeprefix(_KEY).split('=', 1) for word in mine)
-  return [w for w in words if w not in mine], {k: v for k, v in pairs}
+  taken = [w for w in words if w.startswith(_KEY) and '=' in w]
+  taken = [w for w in taken if w.partition('=')[0] not in common]
+  pairs = (word.removeprefix(_KEY).split('=', 1) for word in taken)
+  return [w for w in words if w not in taken], {k: v for k, v in pairs}
 
 
 def put(
@@ -57,10 +57,10 @@ def put(
     return
   before = config.optimizer
   name = given.get('name', before.name)
-  own = {'name': name} | _settings(name)
+  settings = {'name': name} | _settings(name)
   if name == before.name:
     fresh = before.copy_and_resolve_references()
-    more = {k: v for k, v in own.items() if k in given and k not in fresh}
+    more = {k: v for k, v in settings.items() if k in given and k not in fresh}
     with fresh.unlocked():
       fresh.update(more)
   else:
@@ -69,10 +69,10 @@ def put(
       for key in inspect.signature(optimizer.schedule).parameters
       if key in before
     }
-    fresh = ConfigDict(defaults.optimizer(**{**own, **kept}))
+    fresh = ConfigDict(defaults.optimizer(**{**settings, **kept}))
   for key, text in given.items():
     if key.partition('.')[0] != 'schedule':
-      if key not in (known := {*fresh, *own}):
+      if key not in (known := {*fresh, *settings}):
         raise UserError(f'optimizer.{key} is unknown{nearest(key, known)}')
       set_key(fresh, 'optimizer', key, text)
   _set_schedule(fresh, given)
@@ -85,9 +85,9 @@ def put(
 def _follow(config: ConfigDict, before: ConfigDict) -> None:
   """Sets `look_ahead` to the new momentum where it was the old momentum."""
   for run in (config, *(config.get('variants') or {}).values()):
-    own = (run.get('optimizer') or {}) if run is not config else {}
-    if 'name' in (run.get('strategy') or {}) and 'name' not in own:
-      now, then = {**config.optimizer, **own}, {**before, **own}
+    changes = (run.get('optimizer') or {}) if run is not config else {}
+    if 'name' in (run.get('strategy') or {}) and 'name' not in changes:
+      now, then = {**config.optimizer, **changes}, {**before, **changes}
       momentum.look_ahead(run.strategy, now, then)
 
 
@@ -96,11 +96,11 @@ def _settings(name: str) -> dict[str, Any]:
   coefficients, and functions, such as Adopt's limit, are left out: they have to
   be set in a config file."""
   function = optimizers.function(name)
-  known = inspect.signature(function).parameters
+  parameters = inspect.signature(function).parameters
   return {
     key: default
     for key, default in arguments.settings(function).items()
-    if not isinstance(default, tuple) and not callable(known[key].default)
+    if not isinstance(default, tuple) and not callable(parameters[key].default)
   }
 
 

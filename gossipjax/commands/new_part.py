@@ -35,14 +35,14 @@ def take(words: Sequence[str]) -> tuple[list[str], Overrides]:
   Returns:
     The other words, and for each such part the value of each key as text.
   """
-  others, found = list(words), {}
+  others, overrides = list(words), {}
   for part in dict.fromkeys(m[1] for m in map(_NAMES.match, words) if m):
     start = f'--config.{part}.'
-    mine = [w for w in others if w.startswith(start) and '=' in w]
-    others = [w for w in others if w not in mine]
-    pairs = (word.removeprefix(start).split('=', 1) for word in mine)
-    found[part] = {key: text for key, text in pairs}
-  return others, found
+    taken = [w for w in others if w.startswith(start) and '=' in w]
+    others = [w for w in others if w not in taken]
+    pairs = (word.removeprefix(start).split('=', 1) for word in taken)
+    overrides[part] = {key: text for key, text in pairs}
+  return others, overrides
 
 
 def put(config: ConfigDict, given: Overrides) -> None:
@@ -58,8 +58,8 @@ def put(config: ConfigDict, given: Overrides) -> None:
       known = config.get('variants') or {}
       node = pick(of_variant[-1], known, 'The variant of --config.variants')
     before = node.get(part) or {}
-    same = before.get('name') == texts['name']
-    kept = {k: v for k, v in before.items() if same and k != 'name'}
+    is_same = before.get('name') == texts['name']
+    kept = {k: v for k, v in before.items() if is_same and k != 'name'}
     fresh = _made(path, kept, texts)
     if (
       part == 'strategy'
@@ -77,15 +77,15 @@ def _made(
 ) -> ConfigDict:
   make, function = _PARTS[part.rpartition('.')[2]]
   name = texts['name']
-  known = inspect.signature(function(name)).parameters
-  own = {
-    key: text if known[key].annotation is str else value(text)
+  parameters = inspect.signature(function(name)).parameters
+  arguments = {
+    key: text if parameters[key].annotation is str else value(text)
     for key, text in texts.items()
-    if key in known
+    if key in parameters
   }
-  fresh = make(name, **{**kept, **own})
+  fresh = make(name, **{**kept, **arguments})
   for key, text in texts.items():
-    if key not in own and key != 'name':
+    if key not in arguments and key != 'name':
       set_key(fresh, part, key, text)
   return fresh
 
@@ -97,18 +97,18 @@ def set_key(fresh: ConfigDict, part: str, key: str, text: str) -> None:
     UserError: there is no such key, or its value has the wrong type.
   """
   *parents, last = key.split('.')
-  place: Any = fresh
+  node: Any = fresh
   for parent in parents:
-    place = place.get(parent) if isinstance(place, ConfigDict) else None
-  if not isinstance(place, ConfigDict) or last not in place:
-    known = place if isinstance(place, ConfigDict) else fresh
+    node = node.get(parent) if isinstance(node, ConfigDict) else None
+  if not isinstance(node, ConfigDict) or last not in node:
+    known = node if isinstance(node, ConfigDict) else fresh
     raise UserError(f'{part}.{key} is unknown{nearest(last, known)}')
   try:
-    place[last] = value(text)
+    node[last] = value(text)
   except (TypeError, ValueError) as error:
     raise UserError(
       f'--config.{part}.{key}={text} has the wrong type; it takes '
-      f'{place.get_type(last).__name__}.'
+      f'{node.get_type(last).__name__}.'
     ) from error
 
 

@@ -78,8 +78,8 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
 
   out = pathlib.Path(flags.FLAGS.out).expanduser()
   print(several.write(folders, out, goal))
-  many = f'{len(folders)} workdirs' if len(folders) > 1 else folders[0]
-  print(f'One page of {many}: {out}')
+  source = f'{len(folders)} workdirs' if len(folders) > 1 else folders[0]
+  print(f'One page of {source}: {out}')
 
 
 def _goal() -> dict[str, float]:

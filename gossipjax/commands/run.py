@@ -133,10 +133,12 @@ def _check_together(given: flags.FlagValues) -> None:
 def _given(config: ConfigDict) -> dict[str, Any]:
   """The config and the flags that must be the same in all processes."""
   names = ('workdir', 'resume', 'num_processes')
-  told = {f'--{name}': flags.FLAGS[name].value for name in names}
+  values = {f'--{name}': flags.FLAGS[name].value for name in names}
   # The name of an interface may differ between hosts.
-  told['--interface'] = 'NAME' if flags.FLAGS['interface'].value else 'nothing'
-  return {'config': json.loads(config.to_json())} | told
+  values['--interface'] = (
+    'NAME' if flags.FLAGS['interface'].value else 'nothing'
+  )
+  return {'config': json.loads(config.to_json())} | values
 
 
 def _check_address(config: ConfigDict) -> None:

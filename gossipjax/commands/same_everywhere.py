@@ -26,9 +26,9 @@ def check(given: Mapping[str, Any]) -> None:
   """
   if not processes.distributed():
     return
-  everyone = [json.loads(text) for text in _gathered(json.dumps(given))]
-  first, mine = everyone[0], everyone[jax.process_index()]
-  for number, other in enumerate(everyone):
+  settings = [json.loads(text) for text in _gathered(json.dumps(given))]
+  first, mine = settings[0], settings[jax.process_index()]
+  for number, other in enumerate(settings):
     keys = [*reservation.differences(first, other, '')]
     if not keys:
       continue
@@ -39,10 +39,10 @@ def check(given: Mapping[str, Any]) -> None:
 
 def _gathered(text: str) -> list[str]:
   """Gathers the texts of all processes, in their order."""
-  mine = np.frombuffer(text.encode(), np.uint8)
-  sizes = multihost_utils.process_allgather(np.int32(mine.size))
+  encoded = np.frombuffer(text.encode(), np.uint8)
+  sizes = multihost_utils.process_allgather(np.int32(encoded.size))
   padded = np.zeros(sizes.max(), np.uint8)
-  padded[: mine.size] = mine
+  padded[: encoded.size] = encoded
   rows = multihost_utils.process_allgather(padded)
   return [
     row[:size].astype(np.uint8).tobytes().decode()

@@ -21,8 +21,10 @@ def joined(words: Sequence[str]) -> list[str]:
   """
   found = list(_joined(iter(words)))
   end = found.index('--') if '--' in found else len(found)
-  own = sorted(found[:end], key=lambda word: not word.startswith('--config='))
-  return own + found[end:]
+  options = sorted(
+    found[:end], key=lambda word: not word.startswith('--config=')
+  )
+  return options + found[end:]
 
 
 def _joined(words: Iterator[str]) -> Iterator[str]:
@@ -73,30 +75,30 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
         f'{word} is seed {text} alone: name several seeds, such as '
         f"--config.seeds=0,1,2, or write --config.seeds='({text},)'."
       )
-    brought = [_brought(each, key.split('.')) for each in variants.values()]
-    if key != word and brought and all(brought):
+    replaced = [_replaced(each, key.split('.')) for each in variants.values()]
+    if key != word and replaced and all(replaced):
       raise UserError(
         f'--config.{key} has no effect, since every variant sets its own '
-        f'{brought[0]}; set --config.variants.{first}.{key}, or use a config '
+        f'{replaced[0]}; set --config.variants.{first}.{key}, or use a config '
         'without variants, such as configs/default.py.'
       )
     if key.startswith('variants.'):
-      _check_alone(key, variants)
+      _check_unshared(key, variants)
 
 
-def _check_alone(key: str, variants: Mapping[str, Any]) -> None:
+def _check_unshared(key: str, variants: Mapping[str, Any]) -> None:
   """Refuses a key of a dict that two variants share: it would change both."""
   _, name, *keys = key.split('.')
-  mine, others = variants.get(name), {**variants, name: None}
+  node, others = variants.get(name), {**variants, name: None}
   for part in keys:
-    if not isinstance(mine, ConfigDict):
+    if not isinstance(node, ConfigDict):
       return
-    if shared := next((n for n, other in others.items() if other is mine), ''):
+    if shared := next((n for n, other in others.items() if other is node), ''):
       raise UserError(
         f'--config.{key} would change variant {shared}, too, since the config '
         'gives both the same dict; write one for each, or copy it.'
       )
-    mine = mine.get(part)
+    node = node.get(part)
     others = {
       n: other.get(part)
       for n, other in others.items()
@@ -104,7 +106,7 @@ def _check_alone(key: str, variants: Mapping[str, Any]) -> None:
     }
 
 
-def _brought(changes: Any, keys: Sequence[str]) -> str:
+def _replaced(changes: Any, keys: Sequence[str]) -> str:
   """The key, or the named part around it, that a variant's changes replace; ''
   if they leave the key as it is."""
   for depth, key in enumerate(keys):

@@ -16,7 +16,7 @@ def sentences(answer: Answer) -> list[str]:
   if (first := answer.first) is None:
     return [_nobody(answer), *_doubt(answer), basis(answer)]
   return [
-    _who(answer, first),
+    _leader(answer, first),
     *_doubt(answer),
     *_alike(answer, first),
     _price(answer, first),
@@ -37,7 +37,7 @@ def place(answer: Answer) -> str:
   return places.get(answer.clock, f' on {answer.link}')
 
 
-def _who(answer: Answer, first: Row) -> str:
+def _leader(answer: Answer, first: Row) -> str:
   """Names the first run and, to compare, all-reduce or else the next run."""
   first_time, dense = time(first), answer.reference
   if len(answer.rows) == 1:

@@ -38,8 +38,8 @@ def higher_is_better(metric: str, frame: pd.DataFrame | None = None) -> bool:
   They are good for accuracies, for rates, and for the scores that a frame of
   `load` lists in `attrs['higher_is_better']`.
   """
-  told = [] if frame is None else frame.attrs.get('higher_is_better', [])
-  return metric.endswith('_per_s') or is_higher(metric, told)
+  names = [] if frame is None else frame.attrs.get('higher_is_better', [])
+  return metric.endswith('_per_s') or is_higher(metric, names)
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:
@@ -126,20 +126,20 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
       f'{best:.4g}; choose an easier target.'
     )
   costs = [c for c in frame.columns if _is_cost(c)]
-  who = list(dict.fromkeys([*RUN, *VARIANT, 'strategy', 'seed']))
+  keys = list(dict.fromkeys([*RUN, *VARIANT, 'strategy', 'seed']))
   rows = []
   for _, run in frame.groupby(RUN, observed=True, sort=False):
     known = run[run[metric].notna()]
-    found = crossing.place(known[metric].to_numpy(), target, higher)
+    place = crossing.place(known[metric].to_numpy(), target, higher)
     if 'diverged' in run and run['diverged'].any():
-      found = None
+      place = None
     rows.append(
-      {c: run[c].iloc[0] for c in who if c in frame}
-      | {'reached': found is not None}
-      | {c: NEVER if found is None else _at(known[c], found) for c in costs}
+      {c: run[c].iloc[0] for c in keys if c in frame}
+      | {'reached': place is not None}
+      | {c: NEVER if place is None else _at(known[c], place) for c in costs}
     )
-  kinds = {c: frame[c].dtype for c in who if c in frame}
-  return pd.DataFrame(rows).astype(kinds)
+  dtypes = {c: frame[c].dtype for c in keys if c in frame}
+  return pd.DataFrame(rows).astype(dtypes)
 
 
 def _at(column: pd.Series, place: float) -> float:

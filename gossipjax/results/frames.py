@@ -50,10 +50,10 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
   records = [
     pd.DataFrame(_records(run) | total_time.columns(run)) for run in runs
   ]
-  each = facts.index.repeat([len(rows) for rows in records])
+  index = facts.index.repeat([len(rows) for rows in records])
   frame = pd.concat(
     [
-      facts.loc[each].reset_index(drop=True),
+      facts.loc[index].reset_index(drop=True),
       pd.concat(records, ignore_index=True),
     ],
     axis=1,
@@ -68,8 +68,8 @@ def _records(run: reader.Run) -> dict[str, Any]:
   if not total_time.has_own_link(run.config):
     return dict(run.records)
   link = f'comm_{total_time.link_name(run.config)}_s'
-  own = lambda name: 'comm_cluster_s' if name == link else name
-  return {own(name): column for name, column in run.records.items()}
+  renamed = lambda name: 'comm_cluster_s' if name == link else name
+  return {renamed(name): column for name, column in run.records.items()}
 
 
 def one_per_step(frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from gossipjax.training.durable_files import digest
 KEYS = ('link', 'group_link', 'inner_link', 'trace', 'file')
 TEXT = 'file'  # This file is searched in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
-_UNLIKE = 'results from here on may differ from those without the change.'
+_MAY_DIFFER = 'results from here on may differ from those without the change.'
 
 
 def of(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -30,21 +30,19 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
       any file below `task`, is searched in `data.dir` and $GOSSIPJAX_DATA
       first; if it is a folder, all of its .txt files count.
   """
-  of_data = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE)]
+  data_folders = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE)]
   found = {}
   named = {(k, text) for k, text in _texts(config) if k in KEYS and text}
-  anywhere = [*filter(None, of_data), '.']
-  named |= {
-    (TEXT, text) for text in _of_tasks(config) if _is_file(text, anywhere)
-  }
+  roots = [*filter(None, data_folders), '.']
+  named |= {(TEXT, text) for text in _of_tasks(config) if _is_file(text, roots)}
   for key, name in sorted(named):
-    for root in anywhere if key == TEXT else ['.']:
+    for root in roots if key == TEXT else ['.']:
       place = pathlib.Path(root).expanduser() / pathlib.Path(name).expanduser()
       if place.exists():
-        inside = sorted(place.glob('*.txt')) if place.is_dir() else [place]
+        files = sorted(place.glob('*.txt')) if place.is_dir() else [place]
         found |= {
           str(pathlib.Path(name) / path.relative_to(place)): digest(path)
-          for path in inside
+          for path in files
           if path.is_file()
         }
         break
@@ -83,8 +81,8 @@ def _of_tasks(config: Mapping[str, Any]) -> Iterator[str]:
   """Yields the texts among the arguments of tasks, also in variants."""
   for key, value in config.items():
     if isinstance(value, Mapping):
-      given = (text for k, text in _texts(value) if k != 'name' and text)
-      yield from given if key == 'task' else _of_tasks(value)
+      texts = (text for k, text in _texts(value) if k != 'name' and text)
+      yield from texts if key == 'task' else _of_tasks(value)
 
 
 def _is_file(text: str, roots: Iterable[str]) -> bool:
@@ -110,8 +108,8 @@ def other_modules(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     then, now: config.json of the run, and what it would be now.
   """
   unlike = changed(then.get('modules', {}), now['modules'])
-  told = f'{", ".join(unlike)} changed after this run began; {_UNLIKE}'
-  return told if unlike else ''
+  text = f'{", ".join(unlike)} changed after this run began; {_MAY_DIFFER}'
+  return text if unlike else ''
 
 
 def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -128,8 +126,8 @@ def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
   unlike = [name for name in here if name in was and was[name] != here[name]]
   if not unlike:
     return ''
-  told = ', '.join(f'{name} {was[name]} (now {here[name]})' for name in unlike)
-  return f'This run began with {told}; {_UNLIKE}'
+  text = ', '.join(f'{name} {was[name]} (now {here[name]})' for name in unlike)
+  return f'This run began with {text}; {_MAY_DIFFER}'
 
 
 def _versions(provenance: Mapping[str, Any]) -> dict[str, Any]:

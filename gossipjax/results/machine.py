@@ -38,10 +38,10 @@ def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
       wrote it, are not compared.
     now: as `workdir.provenance` returns it.
   """
-  if (many := then.get('processes', 1)) != now['processes']:
+  if (processes := then.get('processes', 1)) != now['processes']:
     return (
-      f'was begun by {many} processes, on which its seconds depend; '
-      f'continue it with {many}, not {now["processes"]}.'
+      f'was begun by {processes} processes, on which its seconds depend; '
+      f'continue it with {processes}, not {now["processes"]}.'
     )
   was, here = devices(then), devices(now)
   if was and here and was != here and not _modelled(then, here):

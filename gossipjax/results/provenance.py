@@ -62,8 +62,8 @@ def processor() -> str:
     text = pathlib.Path('/proc/cpuinfo').read_text()
   except OSError:
     return platform.processor()
-  wanted = ('model name', 'cpu family', 'model', 'stepping')
+  names = ('model name', 'cpu family', 'model', 'stepping')
   fields = dict(
     re.findall(r'^([\w ]+?)\s*: (.*)$', text.split('\n\n')[0], re.M)
   )
-  return ', '.join(f'{k} {fields[k]}' for k in wanted if k in fields)
+  return ', '.join(f'{k} {fields[k]}' for k in names if k in fields)

@@ -156,8 +156,8 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
 def _without_records(folder: pathlib.Path, claim: dict[str, Any]) -> str:
   names = merged_by_name(claim['config'])
   ends = [workdir.summary(folder / name, False) or {} for name in names]
-  if all(why := [end.get('diverged') for end in ends]):
-    return f'{folder} holds no record, since every run diverged: {why[0]}'
+  if all(reasons := [end.get('diverged') for end in ends]):
+    return f'{folder} holds no record, since every run diverged: {reasons[0]}'
   return (
     f'{folder} holds no record yet; wait for the first, or '
     'name another workdir.'

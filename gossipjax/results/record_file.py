@@ -54,11 +54,11 @@ def restore(path: pathlib.Path, kept: bytes) -> str:
   Returns:
     A warning if lines that the checkpoint kept were damaged; '' if none was.
   """
-  found = path.read_bytes() if path.exists() else b''
+  content = path.read_bytes() if path.exists() else b''
   write(path, kept)
-  if found.startswith(kept):
+  if content.startswith(kept):
     return ''
-  pairs = zip_longest(found.splitlines(True), kept.splitlines(True))
+  pairs = zip_longest(content.splitlines(True), kept.splitlines(True))
   number = next(n for n, (a, b) in enumerate(pairs, 1) if a != b)
   return (
     f'{path} was damaged from line {number} on; it is restored from the '
@@ -149,10 +149,10 @@ def _columns(rows: Sequence[Record]) -> dict[str, np.ndarray]:
   for field, values in zip(_FIELDS, fields, strict=True):
     known = next((v for v in values if v is not None), None)
     if isinstance(known, dict):
-      form = _FORMS.get(field.name, '{}')
+      template = _FORMS.get(field.name, '{}')
       for key in known:
         column = _array([None if v is None else v.get(key) for v in values])
-        found[form.format(key)] = column
+        found[template.format(key)] = column
     elif isinstance(known, list):
       found[field.name] = _array([max(v) if v else None for v in values])
     elif known is not None or field.required:

@@ -37,9 +37,9 @@ def check(
       f'{steps[line - 1] if line else 0}: lines were doubled or swapped; '
       f'{_REMEDY}'
     )
-  wanted = _steps(config, int(steps[-1]))
+  expected = _steps(config, int(steps[-1]))
   # Virtual time may end between two due records; the end has a record, too.
-  for line, (found, step) in enumerate(zip(steps, wanted, strict=False), 1):
+  for line, (found, step) in enumerate(zip(steps, expected, strict=False), 1):
     if found > step or (found < step and line < len(steps)):
       raise UserError(
         f'{path}, line {line} is of step {found} instead of {step}: a line is '
@@ -76,8 +76,8 @@ def _steps(config: dict[str, Any], last: int) -> np.ndarray:
   if not {'log_every', 'eval_every', 'steps'} <= config.keys():
     return np.array([], np.int64)
   end, log, test = (config[key] for key in ('steps', 'log_every', 'eval_every'))
-  every = np.arange(1, min(end, last + log) + 1)
-  due = (every % log == 0) | (every == end)
+  steps = np.arange(1, min(end, last + log) + 1)
+  due = (steps % log == 0) | (steps == end)
   if test:
-    due |= every % test == 0
-  return every[due]
+    due |= steps % test == 0
+  return steps[due]

@@ -67,17 +67,17 @@ def reserved(
     _check(folder, config, resume, kind)  # Another process may have begun.
     now = {**inputs.of(wanted), **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
-      said = _check_inputs(folder, now)
+      warnings = _check_inputs(folder, now)
       check()
       if (then := workdir.claimed(folder))['config'] != wanted:  # More of it.
         now = then | {'config': wanted, 'command': command}
         workdir.reopen(folder)
         write(folder / workdir.CONFIG, json.dumps(now, indent=2))
-      yield said
+      yield warnings
     else:
-      told = {'config': wanted, 'higher_is_better': list(higher), **now}
-      told |= {'command': command, 'kind': kind}
-      write(folder / workdir.CONFIG, json.dumps(told, indent=2))
+      claim = {'config': wanted, 'higher_is_better': list(higher), **now}
+      claim |= {'command': command, 'kind': kind}
+      write(folder / workdir.CONFIG, json.dumps(claim, indent=2))
       yield []
 
 
@@ -97,11 +97,11 @@ def _check(folder: pathlib.Path, config: Any, resume: bool, kind: str) -> None:
     )
 
 
-def _check_kind(folder: pathlib.Path, wanted: str) -> None:
+def _check_kind(folder: pathlib.Path, kind: str) -> None:
   found = workdir.kind(folder, workdir.claimed(folder))
-  if found != wanted:
+  if found != kind:
     raise UserError(
-      f'{folder} is a folder of `{found}`, not of `{wanted}`; name '
+      f'{folder} is a folder of `{found}`, not of `{kind}`; name '
       'another folder.'
     )
 
@@ -123,10 +123,10 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
     both = more_steps.more_seeds(longer, wanted) and more_steps.only(
       found, {**wanted, 'seeds': found['seeds']}
     )
-    turns = ', or add steps and seeds one after the other' * (resume and both)
+    hint = ', or add steps and seeds one after the other' * (resume and both)
     raise UserError(
       f'The folder {folder} holds a run of another config (they differ in '
-      f'{", ".join(unlike)}); name another folder{turns}.'
+      f'{", ".join(unlike)}); name another folder{hint}.'
     )
   if not resume:
     raise UserError(
@@ -146,8 +146,8 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
     )
   if why := machine.obstacle(then, now):
     raise UserError(f'The run in {folder} {why}')
-  told = inputs.other_modules(then, now), inputs.other_versions(then, now)
-  return list(filter(None, told))
+  warnings = inputs.other_modules(then, now), inputs.other_versions(then, now)
+  return list(filter(None, warnings))
 
 
 def differences(a: Any, b: Any, key: str) -> Iterator[str]:

@@ -53,10 +53,10 @@ def link_title(config: dict) -> str:
 
 def has_own_link(config: dict) -> bool:
   """Whether `config.cluster` changes the link of `config.link`."""
-  machines = config.get('cluster') or {}
-  given = (machines.get(key) for key in ('latency_s', 'bytes_per_s'))
-  one_way = machines.get('full_duplex') is False
-  return one_way or any(value is not None for value in given)
+  cluster = config.get('cluster') or {}
+  changes = (cluster.get(key) for key in ('latency_s', 'bytes_per_s'))
+  one_way = cluster.get('full_duplex') is False
+  return one_way or any(value is not None for value in changes)
 
 
 def _name(link: Any) -> str:

@@ -63,8 +63,8 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
   if not isinstance(config := found.get('config'), dict):
     raise UserError(f"{path} is damaged (no 'config'); name another folder.")
   # All versions have these keys; other programs have a config.json, too.
-  method = config.get('strategy')
-  ours = isinstance(method, dict) and isinstance(method.get('name'), str)
+  strategy = config.get('strategy')
+  ours = isinstance(strategy, dict) and isinstance(strategy.get('name'), str)
   if not ours or not {'workers', 'steps', 'seed'} <= config.keys():
     raise UserError(
       f'{folder} holds no run of gossipjax ({path} is of another program); '
@@ -80,8 +80,8 @@ def kind(folder: pathlib.Path, claim: dict[str, Any]) -> str:
     folder: the workdir.
     claim: its config.json.
   """
-  if told := claim.get('kind'):
-    return told
+  if command := claim.get('kind'):
+    return command
   # Older versions did not write this key: their files tell the command.
   if any(folder.glob('pilots/*/*seed=*')):
     return 'advise'
@@ -92,8 +92,8 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
   """Writes summary.json of a comparison or a variant, and the manifest."""
   (folder / MANIFEST).unlink(missing_ok=True)
   write(folder / SUMMARY, json.dumps(summary, indent=2))
-  told = (CONFIG, SUMMARY, RECORDS, TIMELINE, MODEL)
-  seal(folder, [name for name in told if (folder / name).exists()])
+  names = (CONFIG, SUMMARY, RECORDS, TIMELINE, MODEL)
+  seal(folder, [name for name in names if (folder / name).exists()])
 
 
 def begin(folder: pathlib.Path) -> None:
@@ -125,17 +125,17 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
     UserError: summary.json is damaged, or a file does not match the manifest.
   """
   path, manifest = folder / SUMMARY, folder / MANIFEST
-  seen = _version(manifest)
-  if not (written := _version(path)):
+  manifest_version = _version(manifest)
+  if not (version := _version(path)):
     return None
   try:
     found = read(path, dict[str, Any])
   except UserError:
-    if _version(path) == written:
+    if _version(path) == version:
       raise
     return summary(folder, sealed)  # Another process is continuing the run.
-  if sealed and seen and (fault := damage(folder)):
-    if _version(manifest) != seen:
+  if sealed and manifest_version and (fault := damage(folder)):
+    if _version(manifest) != manifest_version:
       return summary(folder, sealed)
     raise UserError(
       f'{folder}: {fault}, unlike when the run ended; --resume restores it '
@@ -147,10 +147,10 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
 def _version(path: pathlib.Path) -> tuple[int, int] | None:
   """A value that changes when the file is written; None if there is no file."""
   try:
-    found = path.stat()
+    status = path.stat()
   except FileNotFoundError:
     return None
-  return found.st_ino, found.st_mtime_ns
+  return status.st_ino, status.st_mtime_ns
 
 
 def is_over(found: dict[str, Any], steps: int, cluster: Any) -> bool:
