@@ -28,9 +28,9 @@ from gossipjax.local_step import Worker
 from gossipjax.transforms.traced_collectives import kinds
 
 _FIRST = 16  # Steps that are audited if some path matches no bill.
-_ALL_BILLED = 64  # Steps whose branches are recorded if all paths match a bill.
+_BILLED = 64  # Steps whose branches are recorded if all paths match a bill.
 _MOST = 32  # Different kinds of steps at most.
-_OF_WHOLE = 128  # Steps of the full model, if a smaller one is no substitute.
+_FULL_MODEL = 128  # Steps of the full model, if a smaller one is no substitute.
 # Steps of a run; each takes 2 to 3 ms on two cores, 7 to 16 with branches.
 MAX_SEARCHED_STEPS = 3000
 
@@ -70,20 +70,20 @@ def audit_steps(
   a dimension. If large tensors are exchanged in another way than its small
   ones, the first 128 steps of the whole model are searched, too.
   """
-  harness = functools.partial(
+  make = functools.partial(
     make_harness, strategy, workers=workers, state=state, inner=inner
   )
   try:
-    small = harness(shrunk(params))
-    found = _steps(small, horizon)
+    small = make(shrunk(params))
+    steps = _steps(small, horizon)
   except UserError:  # Too small for a density, perhaps.
-    return _steps(harness(params), horizon)
-  whole = harness(params)
-  if _kinds(whole) == _kinds(small):
-    return found  # Bills change at the same steps for smaller parameters.
-  more = _steps(whole, min(horizon, _OF_WHOLE))
-  numbers = sorted({*found.numbers, *more.numbers})
-  return Steps(numbers, found.by_state or more.by_state)
+    return _steps(make(params), horizon)
+  full = make(params)
+  if _kinds(full) == _kinds(small):
+    return steps  # Bills change at the same steps for smaller parameters.
+  full_steps = _steps(full, min(horizon, _FULL_MODEL))
+  numbers = sorted({*steps.numbers, *full_steps.numbers})
+  return Steps(numbers, steps.by_state or full_steps.by_state)
 
 
 def _kinds(harness: Harness) -> set[tuple[str, ...]]:
@@ -98,34 +98,34 @@ def _steps(harness: Harness, horizon: int) -> Steps:
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
   one_path = paths is not None and len(paths) == 1
   # With branches, workers on different ones would wait for each other.
-  talks = paths is not None and any(paths) and not has_conditionals(program)
-  bill = functools.partial(_bill, harness, program, talks)
+  sends = paths is not None and any(paths) and not has_conditionals(program)
+  bill = functools.partial(_bill, harness, program, sends)
   bills, by_state = _first_of_each(harness, bill, horizon)
   chosen, decides = {step for step, _ in bills}, False
   if _all_billed(harness, paths, [sent for _, sent in bills]):
     if not one_path:
-      found, decides = _by_branches(harness, update, min(horizon, _ALL_BILLED))
-      often = Counter(ways for _, ways in found)
+      steps, decides = _by_branches(harness, update, min(horizon, _BILLED))
+      counts = Counter(branches for _, branches in steps)
       # If the same branches have another bill, one of the bills may be wrong.
-      chosen |= {step for step, ways in found if often[ways] > 1}
+      chosen |= {step for step, branches in steps if counts[branches] > 1}
   else:
     first = update_at(harness, 0)
     of_first = lambda: compiled(harness, first, harness.large)[1]
     unknown = paths is None or by_state or alike_but_for_bits(paths)
     if unknown or paths != of_first():
-      found, decides = _by_branches(harness, update, horizon)
-      chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in found}
+      steps, decides = _by_branches(harness, update, horizon)
+      chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in steps}
   return Steps(sorted(chosen), by_state or decides)
 
 
-def _bill(harness: Harness, program, heard: bool, worker, step):
-  """Runs a step. Its kind is its bill and, if `heard`, whether a worker with a
-  bill of zero affects another one."""
-  args, at = (worker, harness.large), functools.partial(program, step=step)
-  after, sent = result = at(*args)
+def _bill(harness: Harness, program, test_influence: bool, worker, step):
+  """Runs a step. Its kind is its bill and, if `test_influence`, whether a
+  worker with a bill of zero affects another one."""
+  args, run = (worker, harness.large), functools.partial(program, step=step)
+  after, sent = result = run(*args)
   sent = worker_traffic(harness, sent)
   sizes = np.asarray(sent.bytes)
-  free = heard and shows_influence(at, args, result, sizes == 0, step)
+  free = test_influence and shows_influence(run, args, result, sizes == 0, step)
   return after, (sizes.tobytes(), free), sent
 
 
@@ -133,13 +133,13 @@ def _by_branches(
   harness: Harness, update: Callable[..., Any], horizon: int
 ) -> tuple[list[tuple[int, Any]], bool]:
   """The first step with each choice of branches and bill, with the branches."""
-  taken = branches_of_run(harness, update, harness.large, step=np.int32(0))
+  run = branches_of_run(harness, update, harness.large, step=np.int32(0))
 
   def choice(worker, step):
-    (worker, sent), found = taken(worker, harness.large, step=step)
-    ways = str([*map(as_key, found)])
+    (worker, sent), branches = run(worker, harness.large, step=step)
+    key = str([*map(as_key, branches)])
     bill = np.asarray(worker_traffic(harness, sent).bytes).tobytes()
-    return worker, (ways, bill), ways
+    return worker, (key, bill), key
 
   return _first_of_each(harness, choice, horizon)
 

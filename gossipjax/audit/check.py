@@ -73,11 +73,11 @@ def audit(
   """
   harness = make_harness(strategy, params, workers, state, inner)
   runs = _runs(workers, list(absent))
-  first = harness.large, *runs[0][1:]
+  first_args = harness.large, *runs[0][1:]
   steps_of = _played if by_state else _from_the_first
   rows = lambda full: [
     row
-    for step, worker, *run in steps_of(harness, sorted(steps), first)
+    for step, worker, *run in steps_of(harness, sorted(steps), first_args)
     for row in _rows(harness, step, worker, runs, full, *run)
   ]
   found = rows(None)
@@ -103,8 +103,8 @@ def _from_the_first(harness: Harness, steps: list[int], args: tuple):
   for step in steps:
     update = update_at(harness, step)
     program, _ = whole = compiled(harness, update, *args)
-    taken = paths_of_run(harness, update, whole, *args)
-    yield step, harness.worker, program, has_conditionals(program), taken
+    find = paths_of_run(harness, update, whole, *args)
+    yield step, harness.worker, program, has_conditionals(program), find
 
 
 def _played(harness: Harness, steps: list[int], args: tuple):
@@ -114,24 +114,24 @@ def _played(harness: Harness, steps: list[int], args: tuple):
     return harness.update(worker, grads, step, True, *active)
 
   program, _ = whole = compiled(harness, update, *args, step=np.int32(0))
-  taken = paths_of_run(harness, update, whole, *args, step=np.int32(0))
+  find = paths_of_run(harness, update, whole, *args, step=np.int32(0))
   worker, branching = harness.worker, has_conditionals(program)
   for begun, end in itertools.pairwise([0, *steps]):
     for step in range(begun, end):
       worker, _ = program(worker, *args, step=np.int32(step))
     at = {'step': np.int32(end)}
-    its, find = (functools.partial(f, **at) for f in (program, taken))
-    yield end, worker, its, branching, find
+    bound, bound_find = (functools.partial(f, **at) for f in (program, find))
+    yield end, worker, bound, branching, bound_find
 
 
 def _rows(
-  harness: Harness, step: int, worker, runs, full, program, branching, taken
+  harness: Harness, step: int, worker, runs, full, program, branching, find
 ) -> list[Row]:
   result, state = list[Row](), worker
   for scale, *active in runs:
-    begun = worker if 0 < scale < 1 else state
-    args = begun, harness.gradients(scale), *active
-    paths, decided = taken(*args)
+    start = worker if 0 < scale < 1 else state
+    args = start, harness.gradients(scale), *active
+    paths, decided = find(*args)
     state, sent = program(*args)
     if not comparison.has_valid_rounds(bill := worker_traffic(harness, sent)):
       raise Unbalanced(
@@ -194,7 +194,7 @@ def report(
   for row in found:
     if not comparison.holds(row):
       raise Unbalanced(f'--audit of {name}: {comparison.sentence(row)}.')
-  told: dict[str, dict[str, Any]] = {}
+  unique: dict[str, dict[str, Any]] = {}
   for line in map(comparison.as_json, found):
-    told.setdefault(str(line | {'step': 0}), line)
-  return [*told.values()]
+    unique.setdefault(str(line | {'step': 0}), line)
+  return [*unique.values()]

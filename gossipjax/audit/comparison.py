@@ -10,7 +10,7 @@ from gossipjax.traffic import Traffic
 
 # A bill is a sum: it does not say which part of a message is unpaid, so the
 # audit cannot check that this part has no effect.
-_SHORT = (
+_SHORT_BILL = (
   '; bill everything that moves: the bill of a worker may cover a part of its '
   'messages only if, at another audited step, the bills of all workers cover '
   'all of theirs. Let the step choose what travels, the same for all workers, '
@@ -50,7 +50,7 @@ def sentence(row: Row) -> str:
     f'ledger and {row.compiled[i]:,} compiled ({kinds}'
     + f' in one of {row.paths} control paths' * (row.paths > 1)
     + f'), {verdict}{because}'
-    + _SHORT * bool(0 < row.ledger[i] < row.explained[i])
+    + _SHORT_BILL * bool(0 < row.ledger[i] < row.explained[i])
   )
 
 
@@ -168,9 +168,9 @@ def is_conclusive(rows: list[Row], by_state: bool) -> bool:
 def fullest(rows: list[Row]) -> Row | None:
   """The unmasked row with the largest ledger, in which each worker's bytes are
   its most in any row with the same compiled bytes."""
-  own = [row for row in rows if 'masked' not in row.reason]
-  most = max(own, key=lambda row: row.ledger.sum(), default=None)
-  if most is None:
+  unmasked = [row for row in rows if 'masked' not in row.reason]
+  largest = max(unmasked, key=lambda row: row.ledger.sum(), default=None)
+  if largest is None:
     return None
-  alike = [r.ledger for r in rows if (r.compiled == most.compiled).all()]
-  return most._replace(ledger=np.max(alike, axis=0))
+  ledgers = [r.ledger for r in rows if (r.compiled == largest.compiled).all()]
+  return largest._replace(ledger=np.max(ledgers, axis=0))

@@ -34,10 +34,10 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
     UserError: a loop that communicates has no known length, or the audit has no
       rule for a collective.
   """
-  found: set[Path] = set()
-  for own in _few(widths.choices(program, source, _MOST)):
-    found = _few(found | _at_widths(program, own))
-  return frozenset(found)
+  paths: set[Path] = set()
+  for assignment in _limited(widths.choices(program, source, _MOST)):
+    paths = _limited(paths | _at_widths(program, assignment))
+  return frozenset(paths)
 
 
 def alike_but_for_bits(paths: Paths) -> bool:
@@ -49,20 +49,20 @@ def alike_but_for_bits(paths: Paths) -> bool:
   return len({*map(bare, paths)}) < len(paths)
 
 
-def _few(found):
+def _limited(entries):
   """Returns its argument; raises TooManyPaths if it has too many entries."""
-  if len(found) > _MOST:
+  if len(entries) > _MOST:
     raise TooManyPaths(f'More than {_MOST} control paths.')
-  return found
+  return entries
 
 
-def _at_widths(program: hlo.Module, own: widths.Own) -> Paths:
+def _at_widths(program: hlo.Module, assignment: widths.Own) -> Paths:
   """As `control_paths`, for one assignment of bits to all transfers."""
 
   @functools.cache
   def of_computation(name: str) -> Paths:
     body = program.computations[name]
-    moved = frozenset([frozenset(own.get(name, {}).items())])
+    moved = frozenset([frozenset(assignment.get(name, {}).items())])
     return _in_sequence([moved, *(of_instruction(i, body) for i in body)])
 
   def of_instruction(instruction: hlo.Instruction, body) -> Paths:
@@ -84,11 +84,11 @@ def _at_widths(program: hlo.Module, own: widths.Own) -> Paths:
 
 def _constant(instruction: hlo.Instruction, body) -> str | None:
   """The literal of the first operand; None if it is not a constant."""
-  first = re.match(r'[^,)]*?([\w.-]+)[,)]', instruction.attributes)[1]
-  (made,) = (i for i in body if i.name == first)
-  if made.opcode in ('copy', 'bitcast'):
-    return _constant(made, body)
-  return made.attributes.split(')')[0] if made.opcode == 'constant' else None
+  operand = re.match(r'[^,)]*?([\w.-]+)[,)]', instruction.attributes)[1]
+  (node,) = (i for i in body if i.name == operand)
+  if node.opcode in ('copy', 'bitcast'):
+    return _constant(node, body)
+  return node.attributes.split(')')[0] if node.opcode == 'constant' else None
 
 
 def _of_branches(
@@ -119,7 +119,7 @@ def _in_sequence(parts: Iterable[Paths]) -> Paths:
   for paths in parts:
     if paths != _SILENT:
       total = frozenset(_add(a, b) for a in total for b in paths)
-    _few(total)
+    _limited(total)
   return total
 
 
@@ -136,7 +136,7 @@ def _of_loop(body: Paths, condition: Paths, trips: int | None) -> Paths:
     )
   if len(once) == 1:
     (path,) = once
-    many = frozenset([frozenset((t, k * trips) for t, k in path if trips)])
+    repeated = frozenset([frozenset((t, k * trips) for t, k in path if trips)])
   else:
-    many = _in_sequence([once] * trips)
-  return _in_sequence([condition, many])
+    repeated = _in_sequence([once] * trips)
+  return _in_sequence([condition, repeated])

@@ -56,8 +56,8 @@ def check_devices(workers: int, of_each: int = 1) -> None:
   Raises:
     UserError: fewer than two workers, or too few devices.
   """
-  needed, there = workers * of_each, jax.device_count()
-  if workers >= 2 and needed <= there:
+  needed, available = workers * of_each, jax.device_count()
+  if workers >= 2 and needed <= available:
     return
   remedy = (
     'set JAX_PLATFORMS=cpu where there are GPUs, and in Python call '
@@ -69,7 +69,7 @@ def check_devices(workers: int, of_each: int = 1) -> None:
     remedy = f'set fewer, for at most {executors.MOST_DEVICES} are emulated'
   raise UserError(
     'audit needs two workers or more and a device for each: '
-    f'workers={workers}, devices={there}; {remedy}.'
+    f'workers={workers}, devices={available}; {remedy}.'
   )
 
 
@@ -96,14 +96,14 @@ def make_harness(
   inner = inner_devices.inner(inner.devices, inner.kind, params)
   init, update = make_worker(strategy, probe(strategy, 1.0))
   draw, seeds = executor.run(_noise(params)), np.arange(workers)
-  mine = draw(executor.put_replicated(seeds), scale=1.0)
+  initial = draw(executor.put_replicated(seeds), scale=1.0)
   large = draw(executor.put_replicated(seeds + workers), scale=_LARGE)
-  still = jax.tree.map(lambda x: np.zeros((workers, *x.shape), x.dtype), state)
+  zeros = jax.tree.map(lambda x: np.zeros((workers, *x.shape), x.dtype), state)
   begin = lambda params, state: init(inner.kept(params), state)
   return Harness(
     executor.run,
     _of_devices(update, inner),
-    executor.run(begin)(mine, executor.put_replicated(still)),
+    executor.run(begin)(initial, executor.put_replicated(zeros)),
     inner,
     large,
   )
@@ -133,10 +133,10 @@ def _of_devices(update: Callable[..., Any], inner: Inner) -> Callable[..., Any]:
     return update
 
   def of_device(worker, grads, *args, **kwargs):
-    whole, gathering = inner.whole(worker.params)
+    params, gathering = inner.whole(worker.params)
     # Makes gradients depend on the parameters, or XLA would not gather these.
-    of = lambda g, p: jnp.where(jnp.isnan(p), jnp.zeros_like(g), g)
-    grads, reducing = inner.mean(jax.tree.map(of, grads, whole))
+    dependent = lambda g, p: jnp.where(jnp.isnan(p), jnp.zeros_like(g), g)
+    grads, reducing = inner.mean(jax.tree.map(dependent, grads, params))
     worker, sent = update(worker, grads, *args, **kwargs)
     return worker, sent + gathering + reducing
 

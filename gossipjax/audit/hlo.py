@@ -72,11 +72,11 @@ def parse(text: str) -> Module:
   """Reads the text of a module, one instruction per line."""
   entry, computations, body = '', {}, []
   for line in text.splitlines():
-    if found := _INSTRUCTION.match(line):
-      body.append(_instruction(found[1], _COMMENT.sub('', found[2])))
-    elif found := _HEADER.match(line):
-      body = computations.setdefault(found[2], [])
-      entry = found[2] if found[1] else entry
+    if match := _INSTRUCTION.match(line):
+      body.append(_instruction(match[1], _COMMENT.sub('', match[2])))
+    elif match := _HEADER.match(line):
+      body = computations.setdefault(match[2], [])
+      entry = match[2] if match[1] else entry
   return Module(entry, computations)
 
 
@@ -85,8 +85,8 @@ def _instruction(name: str, text: str) -> Instruction:
   opcode = _OPCODE.match(text, end)
   attributes = _STRING.sub('""', text[opcode.end() :])
   calls = {
-    role: [name.strip(' %') for name in (several or one).split(',')]
-    for role, several, one in _CALL.findall(attributes)
+    role: [name.strip(' %') for name in (several or single).split(',')]
+    for role, several, single in _CALL.findall(attributes)
   }
   trips, op_name = _TRIPS.search(text, end), _OP_NAME.search(text, end)
   return Instruction(
@@ -115,7 +115,7 @@ def operands(instruction: Instruction) -> list[str]:
     instruction.attributes[a + 1 : b].strip()
     for a, b in itertools.pairwise(edges)
   )
-  return [found[1] for p in pieces if (found := _LAST_WORD.search(p))]
+  return [match[1] for p in pieces if (match := _LAST_WORD.search(p))]
 
 
 def _depths(text: str) -> Iterator[tuple[int, str]]:

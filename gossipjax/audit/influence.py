@@ -35,8 +35,8 @@ def lacks_influence(
       would wait for each other.
     silent: bool[workers], the workers without a bill.
   """
-  one = np.eye(len(silent), dtype=bool)[silent]
-  changes = itertools.product(one, _CHANGES[:-1] if branches else _CHANGES)
+  masks = np.eye(len(silent), dtype=bool)[silent]
+  changes = itertools.product(masks, _CHANGES[:-1] if branches else _CHANGES)
   return not _influences(program, args, program(*args), changes)
 
 
@@ -56,9 +56,9 @@ def shows_influence(
     step: of the run.
   """
   draw = np.random.default_rng(step)
-  some = silent & draw.permutation(np.arange(len(silent)) % 2).astype(bool)
-  by = draw.choice(_FACTORS), draw.random() < 0.5
-  return bool(some.any()) and _influences(program, args, result, [(some, by)])
+  mask = silent & draw.permutation(np.arange(len(silent)) % 2).astype(bool)
+  edit = draw.choice(_FACTORS), draw.random() < 0.5
+  return bool(mask.any()) and _influences(program, args, result, [(mask, edit)])
 
 
 def _influences(
@@ -70,35 +70,35 @@ def _influences(
   """Whether one of these changes of some workers, bool[workers], reaches the
   others."""
   args, (before, bill) = jax.device_get((args, result))
-  for some, by in changes:
-    changed = jax.tree.map(functools.partial(_changed, some, *by), args)
+  for mask, edit in changes:
+    changed = jax.tree.map(functools.partial(_changed, mask, *edit), args)
     after, sent = jax.device_get(program(*changed))
     # If the change makes these workers send, the run shows nothing.
-    silent_too = _same(bill, sent, some)
-    if silent_too and not _same((before, bill), (after, sent), ~some):
+    silent_too = _same(bill, sent, mask)
+    if silent_too and not _same((before, bill), (after, sent), ~mask):
       return True
   return False
 
 
-def _changed(some: np.ndarray, factor: float, count: bool, x: Any) -> Any:
+def _changed(mask: np.ndarray, factor: float, count: bool, x: Any) -> Any:
   if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
     return x
   x = np.array(x)
-  own = x[some]
+  old = x[mask]
   if jax.dtypes.issubdtype(x.dtype, np.inexact):
-    x[some] = np.where(own == 0, 1 - abs(factor), own * factor).astype(x.dtype)
+    x[mask] = np.where(old == 0, 1 - abs(factor), old * factor).astype(x.dtype)
   elif count:
-    x[some] = ~own if x.dtype == bool else own + x.dtype.type(1)
+    x[mask] = ~old if x.dtype == bool else old + x.dtype.type(1)
   return x
 
 
-def _same(a: Any, b: Any, of: np.ndarray) -> bool:
-  """Whether two trees, leaves [workers, ...], are equal for workers `of`."""
+def _same(a: Any, b: Any, mask: np.ndarray) -> bool:
+  """Whether the workers in `mask` have equal leaves [workers, ...] in two trees."""
 
   def same(x, y):
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
       x, y = jax.random.key_data(x), jax.random.key_data(y)
-    x, y = np.array(x)[of], np.array(y)[of]
+    x, y = np.array(x)[mask], np.array(y)[mask]
     floats = jax.dtypes.issubdtype(x.dtype, np.inexact)
     return np.array_equal(x, y, equal_nan=floats)
 

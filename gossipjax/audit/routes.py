@@ -42,13 +42,13 @@ def route(instruction: Instruction) -> Route:
     UserError: the groups are written in an unknown notation.
   """
   text = instruction.attributes
-  if found := _LISTED.search(text):
-    return tuple(map(_numbers, re.findall(r'\{([\d,]+)\}', found[1])))
-  if found := _NUMBERED.search(text):
-    shape, dimensions, order = map(_numbers, found.groups())
+  if match := _LISTED.search(text):
+    return tuple(map(_numbers, re.findall(r'\{([\d,]+)\}', match[1])))
+  if match := _NUMBERED.search(text):
+    shape, dimensions, order = map(_numbers, match.groups())
     return _rows(_iota(dimensions, order).reshape(shape))
-  if found := _MESH.search(text):
-    return _along(*found.groups())
+  if match := _MESH.search(text):
+    return _along(*match.groups())
   if 'replica_groups=' in text:
     raise UserError(f'audit cannot read the replica_groups in: {text}')
   return ()
@@ -77,27 +77,27 @@ def _along(mesh: str, devices: str | None, axes: str) -> Route:
       axis in 2, and each half in 2 again: its stride is 8 / 4.
   """
   sizes = [(name, int(size)) for name, size in _AXIS.findall(mesh)]
-  wanted = [
+  spans = [
     (name, int(before or 1), int(before or 1) * int(part or dict(sizes)[name]))
     for name, before, part in _PART.findall(axes)
   ]
   shape, grouped = [], []
   for name, size in sizes:
-    mine = [ends for axis, *ends in wanted if axis == name]
-    edges = sorted({1, size, *itertools.chain(*mine)})
+    limits = [ends for axis, *ends in spans if axis == name]
+    edges = sorted({1, size, *itertools.chain(*limits)})
     for low, high in itertools.pairwise(edges):
-      grouped += [len(shape)] * any(a <= low and high <= b for a, b in mine)
+      grouped += [len(shape)] * any(a <= low and high <= b for a, b in limits)
       shape.append(high // low)
   ids = _devices(devices, math.prod(shape)).reshape(shape)
-  others = [i for i in range(len(shape)) if i not in grouped]
+  ungrouped = [i for i in range(len(shape)) if i not in grouped]
   members = math.prod(shape[i] for i in grouped)
-  return _rows(ids.transpose([*others, *grouped]).reshape(-1, members))
+  return _rows(ids.transpose([*ungrouped, *grouped]).reshape(-1, members))
 
 
-def _devices(text: str | None, many: int) -> np.ndarray:
-  """The numbers of a mesh's devices, i32[many]."""
+def _devices(text: str | None, count: int) -> np.ndarray:
+  """The numbers of a mesh's devices, i32[count]."""
   if text is None:
-    return np.arange(many)
+    return np.arange(count)
   if text.startswith('['):  # A shape, and how it is transposed.
     shape, _, order = text.partition('T')
     return _iota(_numbers(shape), _numbers(order)).ravel()

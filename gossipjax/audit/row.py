@@ -39,15 +39,15 @@ def make_row(step: int, way: DevicePaths, sent: Traffic, devices: int) -> Row:
   ledger, messages = _ledger(sent, devices), np.asarray(sent.messages)
   kinds, intended = {}, np.zeros(len(ledger), object)
   reasons, uneven = set(), np.zeros((len(ledger) // len(messages), 1), int)
-  for transfer, times, mine in _parts(way):
+  for transfer, times, mask in _parts(way):
     exact, compiled = (
-      times * _by_level(transfer, count, sent, mine)
+      times * _by_level(transfer, count, sent, mask)
       for count in (Transfer.intended_bytes, Transfer.compiled_bytes)
     )
     kinds[transfer.kind] = kinds.get(transfer.kind, 0) + compiled
     broken = np.array([x.denominator > 1 for x in exact])
     parts = broken.reshape(len(uneven), -1).any(axis=1, keepdims=True)
-    uneven += times * mine.sum() * parts
+    uneven += times * mask.sum() * parts
     intended, reasons = intended + exact, reasons | transfer.reasons()
 
   # The ledger rounds up once per call; each call sends at least one message.
@@ -68,8 +68,8 @@ def make_row(step: int, way: DevicePaths, sent: Traffic, devices: int) -> Row:
 def _parts(way: DevicePaths) -> Iterator[tuple[Transfer, int, np.ndarray]]:
   """Transfers, how often each runs, and on which devices, bool[devices]."""
   for path in {*way}:
-    mine = np.array([path == other for other in way])
-    yield from ((transfer, times, mine) for transfer, times in path)
+    mask = np.array([path == other for other in way])
+    yield from ((transfer, times, mask) for transfer, times in path)
 
 
 def _ledger(sent: Traffic, devices: int) -> np.ndarray:
@@ -84,17 +84,17 @@ def _by_level(
   transfer: Transfer,
   count: Callable[[Transfer, int], list[Fraction]],
   sent: Traffic,
-  mine: np.ndarray,
+  mask: np.ndarray,
 ) -> np.ndarray:
-  """Bytes that the devices `mine` send in a transfer, in `_ledger`'s form."""
-  workers, devices = len(np.asarray(sent.bytes)), len(mine)
+  """Bytes that devices in `mask` send in a transfer, in `_ledger`'s form."""
+  workers, devices = len(np.asarray(sent.bytes)), len(mask)
   found = [
     np.array(count(part, workers * devices), object)
     if part
     else np.zeros(workers * devices, object) + Fraction(0)
     for part in transfer.levels(devices)
   ]
-  of_workers = [x.reshape(workers, devices)[:, mine].sum(axis=1) for x in found]
+  of_workers = [x.reshape(workers, devices)[:, mask].sum(axis=1) for x in found]
   return np.concatenate(of_workers[: 1 if devices == 1 else 2])
 
 

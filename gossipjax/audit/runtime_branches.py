@@ -45,14 +45,14 @@ def branches_of_run(
   record = _deciding(program, _record(indices))
   recording, _ = executable(harness, record, *args, **shared)
 
-  def taken(worker, *args, **shared):
+  def run(worker, *args, **shared):
     for of_device in indices:
       of_device.clear()
     result = jax.block_until_ready(recording(worker, *args, **shared))
     jax.effects_barrier()
     return result, [dict(of_device) for of_device in indices]
 
-  return taken
+  return run
 
 
 def paths_of_run(
@@ -85,21 +85,21 @@ def paths_of_run(
     found = (paths,) * harness.inner.devices
     return lambda *_, **shared: (found, functools.partial(whole[0], **shared))
   branches = branches_of_run(harness, program, *args, **shared)
-  known: dict[str, tuple[Any, Paths]] = {}
+  cache: dict[str, tuple[Any, Paths]] = {}
 
-  def taken(worker, *args, **shared) -> tuple[tuple[Paths, ...], Any]:
+  def run(worker, *args, **shared) -> tuple[tuple[Paths, ...], Any]:
     _, indices = branches(worker, *args, **shared)
     of_devices = [(as_key(i), i) for i in indices]
-    for key, mine in of_devices:
-      if key not in known:
-        repeating = _deciding(program, _repeat(mine))
-        repeated, its = compiled(harness, repeating, *args, **shared)
-        known[key] = repeated, _of_both(paths, its)
-    programs, found = zip(*(known[key] for key, _ in of_devices), strict=True)
-    same = programs[0] if len({*programs}) == 1 else whole[0]
-    return found, functools.partial(same, **shared)
+    for key, recorded in of_devices:
+      if key not in cache:
+        repeating = _deciding(program, _repeat(recorded))
+        repeated, repeated_paths = compiled(harness, repeating, *args, **shared)
+        cache[key] = repeated, _of_both(paths, repeated_paths)
+    programs, found = zip(*(cache[key] for key, _ in of_devices), strict=True)
+    chosen = programs[0] if len({*programs}) == 1 else whole[0]
+    return found, functools.partial(chosen, **shared)
 
-  return taken
+  return run
 
 
 def as_key(branches: Branches) -> str:

@@ -65,10 +65,10 @@ def scheduled_collectives(program: hlo.Module) -> list[ScheduledCollective]:
     for name in i.calls.get('calls', ())
   }
   return [
-    found
+    collective
     for name, body in program.computations.items()
     if name not in called  # Counted where it starts.
-    for found in _in_body(program, body)
+    for collective in _in_body(program, body)
   ]
 
 

@@ -40,8 +40,8 @@ def choices(program: hlo.Module, source: hlo.Module, most: int) -> list[Own]:
       key = key if key in written else (*key[:2], None)
       places.setdefault(key, Counter())[name, t] += 1
   ways = [
-    [*itertools.islice(_of_key(found, written.get(key, Counter())), most + 1)]
-    for key, found in places.items()
+    [*itertools.islice(_of_key(counter, written.get(key, Counter())), most + 1)]
+    for key, counter in places.items()
   ]
   return [
     _own(itertools.chain(*parts))
@@ -73,9 +73,9 @@ def _of_key(
   places: Counter[Place], written: Counter[int]
 ) -> Iterator[list[Place]]:
   """Yields the ways to assign the source's widths to transfers of one key."""
-  many = places.total()
-  if many > written.total():  # The compiler has unrolled a loop, perhaps.
-    written = Counter(dict.fromkeys(written, many))
+  total = places.total()
+  if total > written.total():  # The compiler has unrolled a loop, perhaps.
+    written = Counter(dict.fromkeys(written, total))
   return _shared(list(places.items()), written)
 
 
@@ -86,16 +86,16 @@ def _shared(
   if not places:
     yield []
     return
-  ((name, transfer), many), *others = places
+  ((name, transfer), count), *others = places
   fitting = [b for b in left if b <= transfer.array.bits]
   fitting = fitting or [transfer.array.bits]
-  for bits in itertools.combinations_with_replacement(fitting, many):
-    given = Counter(bits)
-    if all(given[b] <= left[b] for b in given if b in left):
-      mine = [(name, transfer._replace(bits=b)) for b in bits]
-      rest = Counter({b: n - given[b] for b, n in left.items()})
+  for bits in itertools.combinations_with_replacement(fitting, count):
+    used = Counter(bits)
+    if all(used[b] <= left[b] for b in used if b in left):
+      assigned = [(name, transfer._replace(bits=b)) for b in bits]
+      rest = Counter({b: n - used[b] for b, n in left.items()})
       for further in _shared(others, rest):
-        yield mine + further
+        yield assigned + further
 
 
 def _own(places: Iterator[Place]) -> Own:

@@ -115,9 +115,9 @@ def call(
         value, parameters[name].annotation, f'{key}.{name}', seed
       )
   if seed and 'seed' in parameters:
-    own = resolved.get('seed', parameters['seed'].default)
-    if own is None or isinstance(own, int):  # Else it is missing.
-      resolved['seed'] = (own or 0) + seed
+    own_seed = resolved.get('seed', parameters['seed'].default)
+    if own_seed is None or isinstance(own_seed, int):  # Else it is missing.
+      resolved['seed'] = (own_seed or 0) + seed
   for name in keyword:
     if name not in resolved and _is_required(parameters[name]):
       of = getattr(function, '__name__', 'it')
@@ -135,8 +135,8 @@ def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
   if annotation == topology.Topology and not callable(value):
     return pick(value, topologies(seed), key)
   if annotation in PARTS:
-    given = isinstance(value, annotation)
-    part = value if given else _part(annotation, value, key, seed)
+    is_part = isinstance(value, annotation)
+    part = value if is_part else _part(annotation, value, key, seed)
     is_codec = isinstance(part, Compressor)
     return of_compressor(key, part) if is_codec else part
   plain = _plain_types(annotation)

@@ -105,19 +105,19 @@ def _with_parts(changes: Any) -> Any:
   for key, make in makers.items():
     part = found.get(key)
     if part and isinstance(part, dict) and ('name' in part or key == 'cluster'):
-      known = ConfigDict(make(part.get('name')))
-      found[key] = _whole(part, json.loads(known.to_json()))
+      defaults = ConfigDict(make(part.get('name')))
+      found[key] = _whole(part, json.loads(defaults.to_json()))
   return found
 
 
-def _whole(found: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-  """Returns `found` with the keys of `known` that it lacks, at any depth."""
+def _whole(part: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+  """Returns `part` with the keys of `defaults` that it lacks, at any depth."""
   inside = {
-    key: _whole(value, known[key])
-    for key, value in found.items()
-    if isinstance(value, dict) and isinstance(known.get(key), dict)
+    key: _whole(value, defaults[key])
+    for key, value in part.items()
+    if isinstance(value, dict) and isinstance(defaults.get(key), dict)
   }
-  return {**known, **found, **inside}
+  return {**defaults, **part, **inside}
 
 
 def cluster(**given: Any) -> ConfigDict:

@@ -51,19 +51,19 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
   if _looks_ahead(name):
     function = functools.partial(function, look_ahead=0.0)
   parameters = inspect.signature(function).parameters
-  known = list(parameters)
+  names = list(parameters)
 
   @functools.wraps(documented)
   def checked(*positional: Any, **given: Any) -> Strategy:
-    twice = [key for key in known[: len(positional)] if key in given]
-    if twice or len(positional) > len(known):
+    twice = [key for key in names[: len(positional)] if key in given]
+    if twice or len(positional) > len(names):
       raise UserError(
-        f'gj.{name} takes {", ".join(known) or "no arguments"}, each once; '
+        f'gj.{name} takes {", ".join(names) or "no arguments"}, each once; '
         f'it is given {len(positional)} without a name'
         f'{"".join(f" and {key}" for key in given)}.'
       )
-    found = dict(zip(known, positional, strict=False)) | given
-    plain = {key: _plain(value) for key, value in found.items()}
+    values = dict(zip(names, positional, strict=False)) | given
+    plain = {key: _plain(value) for key, value in values.items()}
     for key in plain.keys() & parameters.keys():
       if isinstance(parameters[key].default, Strategy):
         plain[key] = _named(plain[key])
@@ -72,13 +72,13 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
       seeded = {key: with_seed(value, seed) for key, value in plain.items()}
       return arguments.call(function, seeded, f'gj.{name}', seed=seed)
 
-    made = Made(*again(0))
-    made.again = again
-    return made
+    strategy = Made(*again(0))
+    strategy.again = again
+    return strategy
 
-  about = inspect.getdoc(inspect.getmodule(documented)) or ''
-  takes = f'{about}\n\n{documented.__doc__ or ""}'.rstrip()
-  checked.__doc__ = f'{takes}\n\n{_RAISES}'
+  module_doc = inspect.getdoc(inspect.getmodule(documented)) or ''
+  doc = f'{module_doc}\n\n{documented.__doc__ or ""}'.rstrip()
+  checked.__doc__ = f'{doc}\n\n{_RAISES}'
   checked.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
   return checked
 
@@ -95,18 +95,18 @@ def setting(key: str, value: Any, default: Any) -> Any:
     kind, (kind,)
   )
   kinds = (str, Mapping) if key in LINKS else kinds
-  right = isinstance(value, (*kinds, ConfigDict) if Mapping in kinds else kinds)
+  valid = isinstance(value, (*kinds, ConfigDict) if Mapping in kinds else kinds)
   if isinstance(value, bool) and kind is not bool:
-    right = False
-  if kind is tuple and right:
+    valid = False
+  if kind is tuple and valid:
     value = tuple(map(_plain, value))
-    right = all(type(x) is int for x in value)
-  if not right:
+    valid = all(type(x) is int for x in value)
+  if not valid:
     words = {Mapping: 'dict', tuple: 'tuple of int', list: ''}
-    told = [words.get(x, getattr(x, '__name__', '')) for x in kinds]
+    names = [words.get(x, getattr(x, '__name__', '')) for x in kinds]
     raise UserError(
       f'compare: {key}={value!r} has the wrong type; it takes '
-      f'{" or ".join(filter(None, told))}.'
+      f'{" or ".join(filter(None, names))}.'
     )
   return value
 

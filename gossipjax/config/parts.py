@@ -51,9 +51,9 @@ def _levels() -> dict[str, Callable[..., Strategy]]:
   found = {}
   for m in pkgutil.iter_modules(strategies.__path__):
     file = importlib.import_module(f'{strategies.__name__}.{m.name}')
-    taken = inspect.signature(file.strategy).parameters
-    levels = (p for p in taken.values() if p.annotation is Strategy)
-    if 'rate' not in taken and not any(levels):
+    parameters = inspect.signature(file.strategy).parameters
+    levels = (p for p in parameters.values() if p.annotation is Strategy)
+    if 'rate' not in parameters and not any(levels):
       found[m.name] = file.strategy
   return found
 

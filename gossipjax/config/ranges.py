@@ -178,15 +178,15 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
     UserError: a number is out of its range; names the key, range and unit.
   """
   # In a user's own task or strategy a listed name may mean something else.
-  part = prefix.split('.')[-2] in ('task', 'strategy')
-  own = part and ':' in str(config.get('name'))
+  is_part = prefix.split('.')[-2] in ('task', 'strategy')
+  custom = is_part and ':' in str(config.get('name'))
   for key, value in config.items():
     path = f'{prefix}{key}'
     if hasattr(value, 'items'):
       check(value, f'{path}.')
       continue
     for number in _numbers(value):
-      if not (allowed := ANY if own else of_key(path)).holds(number):
+      if not (allowed := ANY if custom else of_key(path)).holds(number):
         raise UserError(
           f'{path}={value} is out of range; must be {allowed.told(number)}.'
         )

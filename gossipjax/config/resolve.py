@@ -67,14 +67,14 @@ def strategy_config(name: str, **given: Any) -> ConfigDict:
     UserError: no such strategy, or it takes no such argument.
   """
   function = strategy_function(name)
-  known = inspect.signature(function).parameters
-  if 'name' in known:
+  parameters = inspect.signature(function).parameters
+  if 'name' in parameters:
     raise UserError(
       f'strategy.name={name}: its argument `name` cannot be set, since '
       'strategy.name is the name of the strategy; rename the argument.'
     )
   for key in given:
-    pick(key, known, f'strategy {name}: argument')
+    pick(key, parameters, f'strategy {name}: argument')
   return ConfigDict({'name': name, **settings(function, **given)})
 
 
@@ -113,13 +113,13 @@ def _scheduled(
   A `rate` that the config sets, for a user's own strategy, is kept.
   """
   takes = lambda f, argument: argument in inspect.signature(f).parameters
-  mine = takes(function, 'rate') and 'rate' not in arguments
-  found: dict[str, Any] = {'rate': rate} if mine else {}
+  takes_rate = takes(function, 'rate') and 'rate' not in arguments
+  found: dict[str, Any] = {'rate': rate} if takes_rate else {}
   trigger = arguments.get('trigger')
-  given = dict(trigger) if hasattr(trigger, 'items') else {'name': trigger}
-  make = PARTS[Trigger].get(given.get('name'))
+  options = dict(trigger) if hasattr(trigger, 'items') else {'name': trigger}
+  make = PARTS[Trigger].get(options.get('name'))
   if make and takes(make, 'schedule'):
-    found['trigger'] = {**given, 'schedule': rate}
+    found['trigger'] = {**options, 'schedule': rate}
   return found
 
 

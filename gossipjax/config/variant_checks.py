@@ -68,8 +68,8 @@ def _check_seconds(config: ConfigDict) -> None:
           f'config.variants.{name}.{key}: a comparison has one {key}; run it '
           f'again with another --config.{key} and workdir.'
         )
-    given = lambda key: changes.get(key, config.get(key))
-    clock = bool(given('cluster')), given('engine')
+    setting = lambda key: changes.get(key, config.get(key))
+    clock = bool(setting('cluster')), setting('engine')
     first = first or (name, clock)
     if clock != first[1]:
       key = 'cluster' if clock[0] != first[1][0] else 'engine'

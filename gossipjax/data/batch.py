@@ -45,8 +45,8 @@ def batch(
   share = jax.tree.leaves(examples)[0].shape[0 if worker is None else 1]
   check_size(size, share)
   rows = batch_indices(key, step, size, share).reshape(part[1], -1)[part[0]]
-  whose = rows if worker is None else (worker, rows)
-  return jax.tree.map(lambda x: jnp.asarray(x)[whose], examples)
+  index = rows if worker is None else (worker, rows)
+  return jax.tree.map(lambda x: jnp.asarray(x)[index], examples)
 
 
 def check_size(size: int, share: int) -> None:
@@ -92,10 +92,10 @@ def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:
   width = -(-n // height)
   shifts = _shifts(key, height, width)
 
-  def turn(at, by):
+  def turn(at, shift):
     row, column = at
-    column = lax.rem(column + by[0, row], width)
-    row = lax.rem(row + by[1, column], height)
+    column = lax.rem(column + shift[0, row], width)
+    row = lax.rem(row + shift[1, column], height)
     return (row, column), None
 
   def rotate(i: jax.Array) -> jax.Array:
@@ -120,5 +120,5 @@ def _shifts(key: jax.Array, height: int, width: int) -> jax.Array:
   sixth of the time.
   """
   shape = ROUNDS, 2, height
-  drawn = jax.random.randint(key, (math.prod(shape),), 0, height * width)
-  return drawn.reshape(shape)
+  vector = jax.random.randint(key, (math.prod(shape),), 0, height * width)
+  return vector.reshape(shape)

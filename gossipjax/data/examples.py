@@ -31,8 +31,8 @@ class CheckedSource(Source):
     with as_user_error(f'{self._name}: labels or classes', files=True):
       self.labels = labels_of(getattr(source, 'labels', None), len(self))
       names = getattr(source, 'classes', None)
-      known = isinstance(names, Iterable)
-      self.classes = [*map(str, names)] if known else None
+      has_names = isinstance(names, Iterable)
+      self.classes = [*map(str, names)] if has_names else None
 
   def __len__(self) -> int:
     with as_user_error(f'{self._name}.__len__', files=True):
@@ -43,11 +43,11 @@ class CheckedSource(Source):
       example = jax.tree.map(np.asarray, self._source[index])
     shapes = [x.shape for x in jax.tree.leaves(example)]
     form = jax.tree.structure(example), shapes
-    first, known = self._first = self._first or (index, form)
-    if form != known:
+    first, first_form = self._first = self._first or (index, form)
+    if form != first_form:
       raise UserError(
         f'{self._name}: example {index} has shapes {shapes}, example {first} '
-        f'has {known[1]}; all examples need the same ones.'
+        f'has {first_form[1]}; all examples need the same ones.'
       )
     return example
 
@@ -90,9 +90,9 @@ class Shares:
 
 def stacked(source: Source, rows: np.ndarray) -> Tree:
   """Reads the examples `rows`, as arrays [*rows.shape, ...]."""
-  each = [source[int(i)] for i in rows.reshape(-1)]
+  examples = [source[int(i)] for i in rows.reshape(-1)]
   join = lambda *xs: np.stack(xs).reshape(*rows.shape, *np.shape(xs[0]))
-  return jax.tree.map(join, *each)
+  return jax.tree.map(join, *examples)
 
 
 def take_rows(examples: Tree, rows: np.ndarray) -> Tree:
@@ -117,8 +117,8 @@ def as_examples(examples: Tree, what: str) -> Tree:
     return examples
   if isinstance(examples, Source):
     return CheckedSource(examples, what)
-  alone = isinstance(examples, Iterator)  # JAX will not accept one as a leaf.
-  for leaf in [examples] if alone else jax.tree.leaves(examples):
+  is_iter = isinstance(examples, Iterator)  # JAX will not accept one as a leaf.
+  for leaf in [examples] if is_iter else jax.tree.leaves(examples):
     if hasattr(leaf, 'shape'):
       continue
     lacks = _lacks(leaf)
@@ -137,14 +137,14 @@ def as_examples(examples: Tree, what: str) -> Tree:
   return examples
 
 
-def _lacks(given: Any) -> list[str]:
+def _lacks(value: Any) -> list[str]:
   """Methods that an object lacks to be a source; all for a text or a class."""
-  none = isinstance(given, str | bytes | type)
+  unusable = isinstance(value, str | bytes | type)
   needed = ('__len__', '__getitem__')
-  return [name for name in needed if none or not hasattr(given, name)]
+  return [name for name in needed if unusable or not hasattr(value, name)]
 
 
-def _kind(given: Any) -> str:
-  if isinstance(given, type):
-    return f'the class {given.__name__}, no object of it,'
-  return f'an object of type {type(given).__name__}'
+def _kind(value: Any) -> str:
+  if isinstance(value, type):
+    return f'the class {value.__name__}, no object of it,'
+  return f'an object of type {type(value).__name__}'

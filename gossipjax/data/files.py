@@ -172,9 +172,9 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 def _verify(path: Path, data: bytes, name: str, expected: str) -> None:
-  found = hashlib.sha256(data).hexdigest()
-  if found != expected:
+  actual = hashlib.sha256(data).hexdigest()
+  if actual != expected:
     raise UserError(
       f'{str(path)!r} is not the published file of {name}: the SHA-256 '
-      f'of its contents is {found}, not {expected}; {REPLACE}'
+      f'of its contents is {actual}, not {expected}; {REPLACE}'
     )

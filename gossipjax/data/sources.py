@@ -54,22 +54,22 @@ class ImageFolder(Source):
     require('data')
     root = pathlib.Path(folder)
     self.classes = sorted(p.name for p in root.glob('[!.]*') if p.is_dir())
-    found = [
+    pictures = [
       (path, i)
       for i, name in enumerate(self.classes)
       for path in sorted((root / name).rglob('*'))
       if path.suffix.lower() in PICTURES
     ]
-    if not found:
+    if not pictures:
       raise UserError(
         f'{root} has no pictures; it takes a subfolder for each class, with '
         f'files of {", ".join(PICTURES)}.'
       )
     # Shuffled: the last may be held out for validation and need all classes.
-    order = np.random.default_rng(0).permutation(len(found))
-    found = [found[i] for i in order]
-    self._paths = [path for path, _ in found]
-    self.labels = np.array([i for _, i in found], np.int32)
+    order = np.random.default_rng(0).permutation(len(pictures))
+    pictures = [pictures[i] for i in order]
+    self._paths = [path for path, _ in pictures]
+    self.labels = np.array([i for _, i in pictures], np.int32)
     self._size = size
 
   def __len__(self) -> int:
@@ -113,8 +113,8 @@ class Arrays(Source):
     return len(self._arrays[0])
 
   def __getitem__(self, index: int) -> Tree:
-    found = tuple(np.asarray(x[index]) for x in self._arrays)
-    return found if len(found) > 1 else found[0]
+    example = tuple(np.asarray(x[index]) for x in self._arrays)
+    return example if len(example) > 1 else example[0]
 
 
 def npy(*paths: str | pathlib.Path) -> Source:
@@ -124,14 +124,14 @@ def npy(*paths: str | pathlib.Path) -> Source:
   Raises:
     UserError: a file cannot be read, or is an .npz.
   """
-  found = [_read(path, mmap_mode='r') for path in paths]
-  for path, array in zip(paths, found, strict=True):
+  arrays = [_read(path, mmap_mode='r') for path in paths]
+  for path, array in zip(paths, arrays, strict=True):
     if not isinstance(array, np.ndarray):
       raise UserError(
         f'{path} is an .npz of {", ".join(array)}; read it with gj.npz(path, '
         'names).'
       )
-  return Arrays(*found)
+  return Arrays(*arrays)
 
 
 def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
@@ -141,15 +141,15 @@ def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
   Raises:
     UserError: the file cannot be read, is an .npy, or lacks a name.
   """
-  found = _read(path)
-  if isinstance(found, np.ndarray):
+  loaded = _read(path)
+  if isinstance(loaded, np.ndarray):
     raise UserError(f'{path} is a file of one array; read it with gj.npy.')
-  if missing := [name for name in names if name not in found]:
+  if missing := [name for name in names if name not in loaded]:
     raise UserError(
-      f'{path} has no array {missing[0]!r}{nearest(missing[0], found)}'
+      f'{path} has no array {missing[0]!r}{nearest(missing[0], loaded)}'
     )
   try:
-    arrays = {name: found[name] for name in names}
+    arrays = {name: loaded[name] for name in names}
   except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
     raise UserError(f'{path} cannot be read ({error}).') from error
   for name, array in arrays.items():
@@ -160,9 +160,9 @@ def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
   return Arrays(*arrays.values())
 
 
-def _read(path: str | pathlib.Path, **given: Any) -> Any:
+def _read(path: str | pathlib.Path, **options: Any) -> Any:
   try:
-    return np.load(path, **given)
+    return np.load(path, **options)
   except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
     raise UserError(f'{path} cannot be read ({error}).') from error
 

@@ -71,8 +71,8 @@ def dirichlet(
   shares = []
   for q in mixes:
     take = _draw(random, q, left, share)
-    drawn = zip(pools, left, take, strict=True)
-    shares.append(np.concatenate([pool[n - k : n] for pool, n, k in drawn]))
+    draws = zip(pools, left, take, strict=True)
+    shares.append(np.concatenate([pool[n - k : n] for pool, n, k in draws]))
     left = left - take
   return np.stack(shares)
 
@@ -137,8 +137,8 @@ def cut(rows: np.ndarray, examples: int | None) -> np.ndarray:
   """
   if examples is not None and examples < 1:
     raise UserError(f'split.examples must be at least 1, got {examples}.')
-  few = min(examples or rows.shape[1], rows.shape[1])
-  return rows[:, np.arange(few) * rows.shape[1] // few]
+  count = min(examples or rows.shape[1], rows.shape[1])
+  return rows[:, np.arange(count) * rows.shape[1] // count]
 
 
 def _share(examples: int, workers: int) -> int:

@@ -106,8 +106,8 @@ def _sharded(devices: int, like: Tree) -> Inner:
   """Each device of a worker holds a shard of the parameters."""
 
   def kept(params):
-    me = lax.axis_index(collectives.INNER)
-    return jax.tree.map(lambda x: x[me], shards.cut(params, devices))
+    index = lax.axis_index(collectives.INNER)
+    return jax.tree.map(lambda x: x[index], shards.cut(params, devices))
 
   def whole(params):
     rows, sent = collectives.inner_gather(params)

@@ -41,13 +41,13 @@ def on_many_devices(
   to the compiler, it would gather what the worker sends on each of them.
   """
   rows = jax.P(*mesh.axis_names)
-  one, lead = (0,) * len(rows), (None,) * len(rows)
+  first, new_axes = (0,) * len(rows), (None,) * len(rows)
 
   def everyone(*args, **shared):
 
     def block(args, shared):  # shard_map keeps the axes, with size one.
-      out = program(*jax.tree.map(lambda x: x[one], args), **shared)
-      return jax.tree.map(lambda x: x[lead], out)
+      out = program(*jax.tree.map(lambda x: x[first], args), **shared)
+      return jax.tree.map(lambda x: x[new_axes], out)
 
     # No output is declared replicated, so check_vma has nothing to check.
     return jax.shard_map(

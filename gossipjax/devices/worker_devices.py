@@ -72,8 +72,8 @@ def over_processes(
     )
   devices = sorted(jax.devices(), key=lambda d: (d.process_index, d.id))
   owners = [d.process_index for d in devices[::per_worker]]
-  here = [i for i, owner in enumerate(owners) if owner == jax.process_index()]
-  return devices, slice(here[0], here[-1] + 1)
+  local = [i for i, owner in enumerate(owners) if owner == jax.process_index()]
+  return devices, slice(local[0], local[-1] + 1)
 
 
 def _several(per_worker: int) -> str:

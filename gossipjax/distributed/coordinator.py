@@ -36,22 +36,22 @@ def join_processes(
       process 0 is invalid or in use.
     SystemExit: process 0 does not answer.
   """
-  who = 'This process' if number is None else f'Process {number}'
+  name = 'This process' if number is None else f'Process {number}'
   flags = {'--coordinator': coordinator, '--num_processes': many}
-  if told := ' '.join(f'{k}={v}' for k, v in flags.items() if v is not None):
-    who = f'{who} ({told})'
+  if text := ' '.join(f'{k}={v}' for k, v in flags.items() if v is not None):
+    name = f'{name} ({text})'
   if number or coordinator is not None:
     _check(coordinator or '', listens=number == 0)
   if number:
-    with _patience(who, limit_s):
+    with _patience(name, limit_s):
       _wait_for(coordinator, limit_s)
-  gives_up = (
-    f'{who}: the others did not all come within --step_timeout_s={limit_s}. Is '
-    'each of them running, with the same --coordinator and --num_processes and '
-    'a --process_id of its own?'
+  message = (
+    f'{name}: the others did not all come within --step_timeout_s={limit_s}. '
+    'Is each of them running, with the same --coordinator and --num_processes '
+    'and a --process_id of its own?'
   )
   try:
-    with _patience(who, limit_s, gives_up):
+    with _patience(name, limit_s, message):
       jax.distributed.initialize(
         coordinator,
         many,
@@ -70,24 +70,24 @@ def join_processes(
 
 
 @contextlib.contextmanager
-def _patience(who: str, limit_s: float, gives_up: str = '') -> Iterator[None]:
+def _patience(name: str, limit_s: float, message: str = '') -> Iterator[None]:
   """Prints after a while that a process waits; ends it if it waits too long.
 
   Args:
-    who: the process, and what it was told about the others.
+    name: the process, and its flags.
     limit_s: of waiting.
-    gives_up: printed after that time, when the process ends; '' if what it
+    message: printed after that time, when the process ends; '' if what it
       waits for has a limit of its own.
   """
 
   def leave():
-    print(gives_up, file=sys.stderr, flush=True)
+    print(message, file=sys.stderr, flush=True)
     os._exit(PEER_LOST)
 
-  waits = f'{who} waits for the others, up to {limit_s:g} s.'
-  say = lambda: print(waits, file=sys.stderr, flush=True)
-  timers = [threading.Timer(PATIENCE_S, say)]
-  timers += [threading.Timer(limit_s, leave)] if gives_up else []
+  notice = f'{name} waits for the others, up to {limit_s:g} s.'
+  notify = lambda: print(notice, file=sys.stderr, flush=True)
+  timers = [threading.Timer(PATIENCE_S, notify)]
+  timers += [threading.Timer(limit_s, leave)] if message else []
   for timer in timers:
     timer.daemon = True
     timer.start()
@@ -112,13 +112,13 @@ def _check(coordinator: str, listens: bool) -> None:
   if not listens:
     return
   try:
-    ((family, kind, _, _, where), *_) = socket.getaddrinfo(
+    ((family, kind, _, _, address), *_) = socket.getaddrinfo(
       *place, type=socket.SOCK_STREAM
     )
     with socket.socket(family, kind) as probe:
       # Connections of an earlier run may linger.
       probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-      probe.bind(where)
+      probe.bind(address)
       probe.listen()
   except OSError as error:
     raise UserError(

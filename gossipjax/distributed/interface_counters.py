@@ -69,8 +69,8 @@ def payload(before: Counters, after: Counters) -> int:
   Each retransmission counts as a full segment, so that the difference may be
   negative where little but heartbeats is sent; the result is then 0.
   """
-  size, packets, again = (b - a for a, b in zip(before, after, strict=True))
-  return max(0, size - HEADERS * packets - SEGMENT * again)
+  size, packets, segments = (b - a for a, b in zip(before, after, strict=True))
+  return max(0, size - HEADERS * packets - SEGMENT * segments)
 
 
 class Meter:
@@ -95,6 +95,6 @@ class Meter:
       return None
     # All data have left once all processes have received them.
     multihost_utils.sync_global_devices('wire')
-    mine = payload(self._before, sent(self.interface))
+    size = payload(self._before, sent(self.interface))
     self._before = None
-    return np.asarray(executors.gather(Count.of([mine])))
+    return np.asarray(executors.gather(Count.of([size])))

@@ -114,8 +114,8 @@ def run(
     return PEER_LOST
   code = code if code > 0 else 128 - code
   # The processes got SIGTERM, whichever signal the launcher got.
-  told = signals.received and code == 128 + signal.SIGTERM
-  return 128 + signals.received if told else code
+  by_signal = signals.received and code == 128 + signal.SIGTERM
+  return 128 + signals.received if by_signal else code
 
 
 def _all_started(
@@ -126,8 +126,8 @@ def _all_started(
   echoes: list[Echo] = []
   try:
     lifelines = lifeline.Lifelines(len(commands))
-    for i, words in enumerate(commands):
-      running.append(_start(words, i, lifelines.theirs[i], devices))
+    for i, command in enumerate(commands):
+      running.append(_start(command, i, lifelines.theirs[i], devices))
       echoes.append(Echo(i, running[i]))
   except (OSError, RuntimeError) as error:  # The second: no thread.
     for process in running:
@@ -140,19 +140,19 @@ def _all_started(
 
 
 def _start(
-  words: Sequence[str], number: int, end: socket.socket, devices: int
+  command: Sequence[str], number: int, end: socket.socket, devices: int
 ) -> subprocess.Popen:
   """Starts a process with its end of a lifeline and with GPUs of its own."""
-  mine = range(number * devices, (number + 1) * devices)
+  gpus = range(number * devices, (number + 1) * devices)
   environment = (
     allocator.environment()
-    | {DEVICES: ','.join(map(str, mine))}
+    | {DEVICES: ','.join(map(str, gpus))}
     | os.environ
     | {lifeline.VARIABLE: str(end.fileno())}
   )
   # In its own session: ctrl-C in a terminal reaches the launcher only.
   process = subprocess.Popen(
-    words,
+    command,
     stdout=subprocess.PIPE,
     start_new_session=True,
     stderr=subprocess.STDOUT,
@@ -187,7 +187,7 @@ class _Signals:
 
   def _receive(self, number, frame) -> None:
     del frame
-    tell = _kill if self.received else subprocess.Popen.terminate
+    stop = _kill if self.received else subprocess.Popen.terminate
     for process in self._running:
-      tell(process)
+      stop(process)
     self.received = number

@@ -70,17 +70,17 @@ def join() -> bool:
       other processes are, or the address of process 0 is invalid or in use.
     SystemExit: process 0 does not answer.
   """
-  who = _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID
-  given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
+  identity = _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID
+  values = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
   if not _DISTRIBUTED.value:
-    for flag in (*who, _HEARTBEAT_S, _STEP_TIMEOUT_S):
+    for flag in (*identity, _HEARTBEAT_S, _STEP_TIMEOUT_S):
       if flag.present:
         raise UserError(f'--{flag.name} needs --distributed.')
     return False
   _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   faulthandler.disable()  # Else it prints stacks when JAX exits.
-  coordinator.join_processes(*given, _STEP_TIMEOUT_S.value, _HEARTBEAT_S.value)
+  coordinator.join_processes(*values, _STEP_TIMEOUT_S.value, _HEARTBEAT_S.value)
   return True
 
 
@@ -88,11 +88,11 @@ def _check_flags() -> None:
   for flag in (_HEARTBEAT_S, _STEP_TIMEOUT_S, _NUM_PROCESSES):
     if flag.value is not None and flag.value < 1:
       raise UserError(f'--{flag.name} must be at least 1, got {flag.value}.')
-  number, many = _PROCESS_ID.value, _NUM_PROCESSES.value
-  if None not in (number, many) and not 0 <= number < many:
+  number, count = _PROCESS_ID.value, _NUM_PROCESSES.value
+  if None not in (number, count) and not 0 <= number < count:
     raise UserError(
-      f'--process_id={number} is not one of 0 to {many - 1}, those of '
-      f'--num_processes={many}.'
+      f'--process_id={number} is not one of 0 to {count - 1}, those of '
+      f'--num_processes={count}.'
     )
 
 
@@ -140,26 +140,26 @@ def run_in_first(action: Callable[[], object]) -> None:
 
 def broadcast_from_first(number: Callable[[], int]) -> int:
   """Returns `number()` of the first process, which alone calls it; an int32."""
-  found = number() if is_first() else 0
+  value = number() if is_first() else 0
   if not distributed():
-    return found
-  return int(multihost_utils.broadcast_one_to_all(np.int32(found)))
+    return value
+  return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
 def abandon(error: Exception) -> None:
   """Ends one of several processes after an error; else does nothing."""
   if not distributed():
     return
-  gone = _GONE.search(str(error))
-  if gone:
+  match = _GONE.search(str(error))
+  if match:
     print(
       f'Process {jax.process_index()}: a peer or the link to it is gone '
-      f'({gone.group()}); --resume continues from the '
+      f'({match.group()}); --resume continues from the '
       'last checkpoint.',
       file=sys.stderr,
     )
   # In another library's error these words may mean something else.
-  if not gone or not isinstance(error, jax.errors.JaxRuntimeError):
+  if not match or not isinstance(error, jax.errors.JaxRuntimeError):
     traceback.print_exception(error)
   leave(PEER_LOST)
 

@@ -30,12 +30,12 @@ def check(folder: pathlib.Path) -> None:
   """
   if not processes.distributed():
     return
-  above = [folder.absolute(), *folder.absolute().parents]
+  paths = [folder.absolute(), *folder.absolute().parents]
   depth = processes.broadcast_from_first(
-    lambda: next(i for i, path in enumerate(above) if path.exists())
+    lambda: next(i for i, path in enumerate(paths) if path.exists())
   )
   number = processes.broadcast_from_first(lambda: secrets.randbelow(2**31))
-  mark = above[min(depth, len(above) - 1)] / f'.gossipjax.{number}'
+  mark = paths[min(depth, len(paths) - 1)] / f'.gossipjax.{number}'
   processes.run_in_first(lambda: _write(mark, folder))
   try:
     sees = multihost_utils.process_allgather(np.int32(_appears(mark)))
