@@ -93,7 +93,7 @@ def _changed(mask: np.ndarray, factor: float, count: bool, x: Any) -> Any:
 
 
 def _same(a: Any, b: Any, mask: np.ndarray) -> bool:
-  """Whether the workers in `mask` have equal leaves [workers, ...] in two trees."""
+  """Whether two trees of [workers, ...] are equal for the workers in `mask`."""
 
   def same(x, y):
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):

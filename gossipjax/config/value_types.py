@@ -6,7 +6,7 @@ from gossipjax.config import defaults
 from gossipjax.errors import UserError
 
 _LINKS = ('link', 'group_link', 'inner_link')  # A name, or keys of its own.
-_ALSO = {float: (int,), tuple: (list,)}
+_OTHER_TYPES = {float: (int,), tuple: (list,)}
 
 
 def check(config: ConfigDict) -> None:
@@ -16,7 +16,7 @@ def check(config: ConfigDict) -> None:
   file can switch its type checks off.
   """
   for key, default in defaults.get_config().items():
-    kinds = (type(default), *_ALSO.get(type(default), ()))
+    kinds = (type(default), *_OTHER_TYPES.get(type(default), ()))
     kinds += (ConfigDict,) if key in _LINKS else ()
     value = config.get(key, default)
     flag = isinstance(value, bool) and bool not in kinds  # A bool is an int.

@@ -44,10 +44,10 @@ _EQUAL = {'psum', 'pmax', 'all_gather'}  # Return the same to all.
 
 def inner_program(eqn) -> ClosedJaxpr | None:
   """The program that an equation calls once with its operands, or None."""
-  found = eqn.params.get('jaxpr') or eqn.params.get('call_jaxpr')
+  program = eqn.params.get('jaxpr') or eqn.params.get('call_jaxpr')
   if eqn.primitive.name in ('scan', 'reduce'):
     return None
-  return found if isinstance(found, ClosedJaxpr) else None
+  return program if isinstance(program, ClosedJaxpr) else None
 
 
 def differing(jaxpr: Jaxpr, differ: Sequence[bool]) -> set[Var]:
@@ -59,20 +59,20 @@ def differing(jaxpr: Jaxpr, differ: Sequence[bool]) -> set[Var]:
     jaxpr: the program of one worker.
     differ: for each of its arguments, whether it differs.
   """
-  found = {v for v, own in zip(jaxpr.invars, differ, strict=True) if own}
-  among = lambda v: not isinstance(v, Literal) and v in found
+  found = {v for v, varies in zip(jaxpr.invars, differ, strict=True) if varies}
+  differs = lambda v: not isinstance(v, Literal) and v in found
   for eqn in jaxpr.eqns:
-    name, given = eqn.primitive.name, [*map(among, eqn.invars)]
+    name, inputs = eqn.primitive.name, [*map(differs, eqn.invars)]
     programs, first = [inner_program(eqn)], 0
     if name == 'cond':
       programs, first = [*eqn.params['branches']], 1
-    if None in programs or any(given[:first]):
-      own = (any(given) and name not in _EQUAL) or name == 'axis_index'
-      found |= {v for v in eqn.outvars if own}
+    if None in programs or any(inputs[:first]):
+      varies = (any(inputs) and name not in _EQUAL) or name == 'axis_index'
+      found |= {v for v in eqn.outvars if varies}
     for program in filter(None, programs):
-      found |= differing(program.jaxpr, given[first:])
+      found |= differing(program.jaxpr, inputs[first:])
       results = zip(eqn.outvars, program.jaxpr.outvars, strict=True)
-      found |= {v for v, result in results if among(result)}
+      found |= {v for v, result in results if differs(result)}
   return found
 
 

@@ -101,10 +101,10 @@ class Crew:
     kind, i = name
     if kind == WORKER:
       model, source = self._model(i)
-      begun = actor.join.remote(*map(on_host, model), self.steps[i])
+      ref = actor.join.remote(*map(on_host, model), self.steps[i])
     else:
-      begun, source = self._restored(i, actor), 'the last checkpoint'
-    ray.get(begun, timeout=WAIT_S)  # Others call it as soon as they know it.
+      ref, source = self._restored(i, actor), 'the last checkpoint'
+    ray.get(ref, timeout=WAIT_S)  # Others call it as soon as they know it.
     self.actors[name] = actor
     self.connect()
     return source
@@ -121,17 +121,17 @@ class Crew:
         model = ray.get(worker.model.remote(), timeout=WAIT_S)
         return model, f'worker {giver}'
     held = self.read()
-    whole = self._setup.layout.joined(held.singles[i].own, held.server)
+    full = self._setup.layout.joined(held.singles[i].own, held.server)
     center = self._setup.fleet.center(held)
-    params = whole.params if center is None else center
-    model = tuple(map(jax.tree.leaves, (params, whole.state)))
+    params = full.params if center is None else center
+    model = tuple(map(jax.tree.leaves, (params, full.state)))
     return model, 'the server' if self._visits else 'what was last known of it'
 
   def connect(self) -> None:
     """Gives all workers the actors of the others, or of the server's shards."""
-    known = dict(self.of(SERVER if self._visits else WORKER))
+    others = dict(self.of(SERVER if self._visits else WORKER))
     for _, worker in self.of(WORKER):
-      worker.connect.remote(known)
+      worker.connect.remote(others)
 
   def start_training(self, began: float) -> None:
     """Lets all workers train; by `clock.now`, the run began at `began`."""
@@ -149,9 +149,9 @@ class Crew:
 
   def read(self) -> Separate:
     """Reads all states; keeps the last known one if there is no answer."""
-    asked = {name: actor.state.remote() for name, actor in self.actors.items()}
+    refs = {name: actor.state.remote() for name, actor in self.actors.items()}
     singles, server = list(self.states.singles), list(self.states.server)
-    for (kind, i), ref in asked.items():
+    for (kind, i), ref in refs.items():
       with contextlib.suppress(ray.exceptions.RayError):
         leaves = ray.get(ref, timeout=WAIT_S)
         if kind == WORKER:

@@ -46,7 +46,7 @@ class Dataflow:
     self._made_by = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
     nobody: frozenset[int] = frozenset()
     self._owners = dict.fromkeys([*jaxpr.constvars, *jaxpr.invars], nobody)
-    self._owners |= {v: frozenset([who]) for v, who in owners.items()}
+    self._owners |= {v: frozenset([owner]) for v, owner in owners.items()}
     for eqn in jaxpr.eqns:
       of_all = frozenset().union(*map(self.of, eqn.invars))
       self._owners |= dict.fromkeys(eqn.outvars, of_all)
@@ -77,8 +77,8 @@ class Dataflow:
         continue
       seen.add(v)
       owners = self.of(v)
-      theirs = bool(owners) and owners <= senders and (len(owners) == 1)
-      if (theirs or v in made) and self._travels(v):
+      sendable = bool(owners) and owners <= senders and (len(owners) == 1)
+      if (sendable or v in made) and self._travels(v):
         found[v] = None
       elif v in self._made_by:
         left += self._made_by[v].invars

@@ -41,18 +41,18 @@ class Entry(NamedTuple):
   @property
   def sent(self) -> Traffic:
     """Traffic of each, with refused messages and the flags that refuse them."""
-    found = unpack_traffic(self.bills)
+    traffic = unpack_traffic(self.bills)
     if not self.refused:
-      return found
-    much, many = sum(self.refused), len(self.refused)
-    of = lambda mine, theirs: [mine, theirs, *[0] * len(self.who)][
+      return traffic
+    size, number = sum(self.refused), len(self.refused)
+    pad = lambda mine, theirs: [mine, theirs, *[0] * len(self.who)][
       : len(self.bills)
     ]
-    more = Traffic.of(
-      of(much, many * FLAG), of(many, many), of(many * FLAG, much)
+    extra = Traffic.of(
+      pad(size, number * FLAG), pad(number, number), pad(number * FLAG, size)
     )
-    counts: list[Any] = [np.asarray(count) for count in more.counts()]
-    return found + Traffic(*counts)
+    counts: list[Any] = [np.asarray(count) for count in extra.counts()]
+    return traffic + Traffic(*counts)
 
 
 class Answer(NamedTuple):

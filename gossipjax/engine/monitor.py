@@ -76,14 +76,14 @@ class Monitor:
         self._asked[name] = actor.news.remote(), time.monotonic()
     refs = [ref for ref, _ in self._asked.values()]
     ready, _ = ray.wait(refs, num_returns=len(refs), timeout=wait_s)
-    found = []
+    entries = []
     for name, (ref, since) in [*self._asked.items()]:
       if ref in ready:
         del self._asked[name]
-        found += self._result(name, ref)
+        entries += self._result(name, ref)
       elif time.monotonic() - since > WAIT_S:
         ray.kill(self._crew.actors[name])  # It hangs.
-    return sorted(found, key=lambda entry: entry.spans[-1][-1])
+    return sorted(entries, key=lambda entry: entry.spans[-1][-1])
 
   def _result(self, name: Name, ref: Any) -> list[Entry]:
     try:

@@ -73,18 +73,18 @@ def partition(
   """
   inputs, results = iter(closed.jaxpr.invars), iter(closed.jaxpr.outvars)
   take = lambda source, count: [next(source) for _ in range(count)]
-  given = [take(inputs, count) for count, _ in sizes]
-  wanted = [take(results, count) for _, count in sizes]
+  before = [take(inputs, count) for count, _ in sizes]
+  after = [take(results, count) for _, count in sizes]
   (step,), bills = inputs, list(results)
-  owners = {v: who for who, leaves in enumerate(given) for v in leaves}
+  owners = {v: owner for owner, leaves in enumerate(before) for v in leaves}
   flow, others = Dataflow(closed, owners), range(1, len(sizes))
   where = {
-    b: [i for i, v in enumerate(wanted[b]) if changes and v is not given[b][i]]
+    b: [i for i, v in enumerate(after[b]) if changes and v is not before[b][i]]
     for b in others
   }
-  changed = {b: [wanted[b][i] for i in where[b]] for b in others}
-  back = _messages_back(flow, wanted[0], changed)
-  asked = {b: flow.needs([*changed[b], *back[b]], {0}) for b in others}
+  changed = {b: [after[b][i] for i in where[b]] for b in others}
+  back = _messages_back(flow, after[0], changed)
+  sent = {b: flow.needs([*changed[b], *back[b]], {0}) for b in others}
   for b in others:
     if any(flow.of(v) - {0, b} for v in [*changed[b], *back[b]]):
       raise UserError(
@@ -92,57 +92,57 @@ def partition(
         'cluster.shards=1.'
       )
   arrived = [v for b in others for v in back[b]]
-  round_traffic = flow.compiled([*given[0], step], bills)
+  round_traffic = flow.compiled([*before[0], step], bills)
   return Partition(
     lambda own, step: round_traffic(*own, step),
-    _ask(flow, [*given[0], step], [*asked.values()]),
+    _ask(flow, [*before[0], step], [*sent.values()]),
     [
-      _responder(flow, given[b], asked[b], step, where[b], changed[b], back[b])
+      _responder(flow, before[b], sent[b], step, where[b], changed[b], back[b])
       for b in others
     ],
-    _finish(flow.compiled([*given[0], *arrived, step], wanted[0])),
+    _finish(flow.compiled([*before[0], *arrived, step], after[0])),
     alone,
   )
 
 
 def _messages_back(
-  flow: Dataflow, wanted: list, changed: dict[int, list]
+  flow: Dataflow, results: list, changed: dict[int, list]
 ) -> dict[int, list[Var]]:
   """Returns the values that the asker needs from each other process."""
   made = {
     v
-    for of_one in changed.values()
-    for eqn in flow.equations(of_one, {*flow.needs(of_one, {0})})
+    for targets in changed.values()
+    for eqn in flow.equations(targets, {*flow.needs(targets, {0})})
     for v in eqn.outvars
     if len(flow.of(v)) > 1
   }
-  told = flow.needs(wanted, {*changed}, made)
-  return {b: [v for v in told if b in flow.of(v)] for b in changed}
+  needed = flow.needs(results, {*changed}, made)
+  return {b: [v for v in needed if b in flow.of(v)] for b in changed}
 
 
-def _ask(flow: Dataflow, given: list[Var], asked: list[list[Var]]):
-  run = flow.compiled(given, [v for each in asked for v in each])
+def _ask(flow: Dataflow, inputs: list[Var], messages: list[list[Var]]):
+  run = flow.compiled(inputs, [v for message in messages for v in message])
 
   def ask(own, step):
-    found = iter(run(*own, step))
-    return [[next(found) for _ in each] for each in asked]
+    results = iter(run(*own, step))
+    return [[next(results) for _ in message] for message in messages]
 
   return ask
 
 
 def _responder(
-  flow: Dataflow, given, asked, step, where, changed, back
+  flow: Dataflow, inputs, sent, step, indices, changed, back
 ) -> Responder:
-  run = flow.compiled([*given, *asked, step], changed + back)
+  run = flow.compiled([*inputs, *sent, step], changed + back)
 
   def answer(own, message, step):
-    found = iter(run(*own, *message, step))
+    results = iter(run(*own, *message, step))
     own = list(own)
-    for i in where:
-      own[i] = next(found)
-    return own, list(found)
+    for i in indices:
+      own[i] = next(results)
+    return own, list(results)
 
-  return Responder(answer, bool(where))
+  return Responder(answer, bool(indices))
 
 
 def _finish(run):

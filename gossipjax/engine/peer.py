@@ -99,16 +99,16 @@ class Peer:
 
   def exchange(self, drawn: Sequence[int], step: int) -> Entry:
     """Uses the gradient in a round with the workers drawn."""
-    who = list(drawn)
-    while (found := self._round(who, np.int32(step))) is None:
+    others = list(drawn)
+    while (result := self._round(others, np.int32(step))) is None:
       time.sleep(random.uniform(0, _PAUSE_S))
       self._pass('wait')
     self._pass('transfer')
-    who, bills, stale = found
+    others, bills, stale = result
     spans, self._spans = self._spans, []
     refused, self._refused = self._refused, []
     loss = float(self.single.loss)
-    return Entry([self.number, *who], loss, bills, stale, spans, refused)
+    return Entry([self.number, *others], loss, bills, stale, spans, refused)
 
   def answer(self, row: int, attending: int, step: int, message) -> Any:
     """Computes its side of a round that another worker has begun.

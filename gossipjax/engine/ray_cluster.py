@@ -24,7 +24,7 @@ _ADDRESS = flags.DEFINE_string(
 # Bytes of the folder of temporary files: a socket's path may have 107, of which
 # 76 are for
 # /gj-12345678/session_2026-01-31_23-59-59_123456_1234567/sockets/plasma_store.
-_LONGEST = 31
+_MAX_FOLDER_BYTES = 31
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -55,9 +55,9 @@ def connected() -> Iterator[None]:
       'another process.'
     )
   # Python sets signal handlers in the main thread only.
-  alone = threading.current_thread() is not threading.main_thread()
-  numbers = () if alone else _SIGNALS
-  kept = {number: signal.getsignal(number) for number in numbers}
+  in_thread = threading.current_thread() is not threading.main_thread()
+  numbers = () if in_thread else _SIGNALS
+  handlers = {number: signal.getsignal(number) for number in numbers}
   folder = _short_folder()
   try:
     where = address()
@@ -65,7 +65,7 @@ def connected() -> Iterator[None]:
       _join(ray, where)
     else:
       _begin(ray, folder)
-    for number, handler in kept.items():  # Ray sets its own.
+    for number, handler in handlers.items():  # Ray sets its own.
       signal.signal(number, handler)
     yield
   finally:
@@ -77,7 +77,7 @@ def connected() -> Iterator[None]:
 
 def _short_folder() -> str:
   """Makes a folder with a path short enough for sockets in it."""
-  long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST
+  long = len(os.fsencode(tempfile.gettempdir())) > _MAX_FOLDER_BYTES
   return tempfile.mkdtemp(prefix='gj-', dir='/tmp' if long else None)
 
 
@@ -95,8 +95,8 @@ def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
 
   left, until = {r: n for n, r in starting.items()}, time.monotonic() + limit_s
   while left:
-    still_s = max(0.0, until - time.monotonic())
-    ready, _ = ray.wait([*left], timeout=still_s)
+    wait_s = max(0.0, until - time.monotonic())
+    ready, _ = ray.wait([*left], timeout=wait_s)
     kind, i = left.pop(ready[0] if ready else next(iter(left)))
     if not ready:
       raise UserError(

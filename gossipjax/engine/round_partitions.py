@@ -74,32 +74,32 @@ def rounds_of(
   traced = functools.partial(unroll, of_row, arguments, collect)
 
   served = [server[i] for i in order or ()]
-  still = traced([*own, *gradient, *served, step], WORKERS, differ, True)
-  alone = _alone(still, n, served)
+  silent = traced([*own, *gradient, *served, step], WORKERS, differ, True)
+  alone = _alone(silent, n, served)
 
   @functools.cache
   def of(attending: int) -> Partition:
     shared = [[server[i] for i in shard] for shard in shards]
     others = shared if visits else [own] * (attending - 1)
-    given = [*own, *gradient, *(x for each in others for x in each), step]
-    closed = traced(given, WORKERS, differ)
-    sizes = [(n + g, n), *((len(each), len(each)) for each in others)]
+    inputs = [*own, *gradient, *(x for other in others for x in other), step]
+    closed = traced(inputs, WORKERS, differ)
+    sizes = [(n + g, n), *((len(other), len(other)) for other in others)]
     return partition(closed, sizes, kind != async_exchange.READ, alone)
 
   return of
 
 
-def _alone(still: ClosedJaxpr, own: int, served: Sequence[Any]):
+def _alone(silent: ClosedJaxpr, own: int, served: Sequence[Any]):
   """`Partition.alone`; first in arguments and results are own leaves.
 
   It runs in place: new memory for every leaf takes longer than the optimizer.
   """
   run = jax.jit(
-    lambda *given: jaxpr_as_fun(still)(*given)[:own], donate_argnums=range(own)
+    lambda *args: jaxpr_as_fun(silent)(*args)[:own], donate_argnums=range(own)
   )
   # A round that sends nothing does not use the server's leaves.
-  unseen = [jnp.zeros(x.shape, x.dtype) for x in served]
-  return lambda mine, step: run(*mine, *unseen, step)
+  zeros = [jnp.zeros(x.shape, x.dtype) for x in served]
+  return lambda leaves, step: run(*leaves, *zeros, step)
 
 
 def _arguments(own: int, pending: int, order: Sequence[int] | None):
@@ -111,13 +111,13 @@ def _arguments(own: int, pending: int, order: Sequence[int] | None):
     order: order of the server's leaves in a round; None without a server.
   """
 
-  def arguments(given):
-    mine, gradient = given[:own], given[own : own + pending]
-    rest, step = given[own + pending : -1], given[-1]
+  def arguments(inputs):
+    asker, gradient = inputs[:own], inputs[own : own + pending]
+    rest, step = inputs[own + pending : -1], inputs[-1]
     if order is not None:
-      return [[*mine, *(rest[i] for i in np.argsort(order)), *gradient, step]]
+      return [[*asker, *(rest[i] for i in np.argsort(order)), *gradient, step]]
     others = [rest[i : i + own] for i in range(0, len(rest), own)]
-    return [[*one, *gradient, step] for one in (mine, *others)]
+    return [[*leaves, *gradient, step] for leaves in (asker, *others)]
 
   return arguments
 
@@ -126,20 +126,20 @@ def _collect(own: int, order: Sequence[int] | None):
   """Makes the function: results of each worker -> results of the round."""
 
   def collect(rows):
-    told = [x for row in rows for x in row[:own]]
-    told += [rows[0][own + i] for i in order or ()]
-    return told + [row[-1] for row in rows]
+    results = [x for row in rows for x in row[:own]]
+    results += [rows[0][own + i] for i in order or ()]
+    return results + [row[-1] for row in rows]
 
   return collect
 
 
-def _of_row(one: Callable[..., Any], own: int, served: int, form: Any):
+def _of_row(program: Callable[..., Any], own: int, served: int, form: Any):
   """Makes a worker's round a function of flat arrays that returns a list."""
 
   def of_row(*given):
-    mine, theirs = given[:own], given[own : own + served]
+    mine, server = given[:own], given[own : own + served]
     pending = jax.tree.unflatten(form, given[own + served : -1])
-    mine, theirs, bill = one(mine, theirs, pending, given[-1])
-    return [*mine, *theirs, bill]
+    mine, server, bill = program(mine, server, pending, given[-1])
+    return [*mine, *server, bill]
 
   return of_row

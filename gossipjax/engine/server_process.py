@@ -25,19 +25,19 @@ def compile_rounds(setup: Setup) -> None:
   """Compiles the programs of all rounds and discards their results."""
   visits, step = setup.exchange.kind == async_exchange.VISIT, np.int32(0)
   draw, rng = setup.exchange.draw, np.random.default_rng(0)
-  drawn = [len(draw(i, rng)) for i in range(setup.run.workers)]
+  counts = [len(draw(i, rng)) for i in range(setup.run.workers)]
   held = setup.beginning()
   single, server = held.singles[0], held.server
   mine = [*single.own, *jax.tree.leaves(single.gradient)]
-  for attending in range(1, 2 if visits else 2 + max(drawn)):
+  for attending in range(1, 2 if visits else 2 + max(counts)):
     round_ = setup.rounds(attending)
     round_.round_traffic(mine, step)
     back = []
     for k, (part, message) in enumerate(
       zip(round_.others, round_.ask(mine, step), strict=True)
     ):
-      theirs = [server[i] for i in setup.shards[k]] if visits else single.own
-      back.append(part.answer(theirs, message, step)[1])
+      leaves = [server[i] for i in setup.shards[k]] if visits else single.own
+      back.append(part.answer(leaves, message, step)[1])
     round_.finish(mine, back, step)
   round_.alone(mine, step)  # The same for any number; donates `mine`.
 

@@ -69,8 +69,8 @@ def of_run(run: Run) -> Setup:
   program = worker_program.worker_program(run)
   workers, examples = worker_program.start(run, program)
   layout, kind = layout_of(workers, exchange.kind), exchange.kind
-  given = stream.feed(run, examples)
-  fleet = separate_fleet(program, given, layout, kind)
+  feed = stream.feed(run, examples)
+  fleet = separate_fleet(program, feed, layout, kind)
   like = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), workers
   )
@@ -80,8 +80,8 @@ def of_run(run: Run) -> Setup:
   )
 
   def joined(params: Tree, state: Tree) -> Arrays:
-    one = jax.tree.map(lambda x: np.asarray(x)[None], (params, state))
-    begun = jax.vmap(program.init, axis_name=WORKERS)(*one)
+    rows = jax.tree.map(lambda x: np.asarray(x)[None], (params, state))
+    begun = jax.vmap(program.init, axis_name=WORKERS)(*rows)
     return layout.part(
       jax.tree.leaves(jax.tree.map(lambda x: x[0], begun)), False
     )
@@ -93,7 +93,7 @@ def of_run(run: Run) -> Setup:
     fleet,
     shards,
     rounds_of(program, layout, kind, like, shards),
-    gradient_of(program, given, layout),
+    gradient_of(program, feed, layout),
     ComputeTimes(run.cluster, run.workers, run.seed),
     functools.partial(_beginning, fleet, workers, kind),
     joined,

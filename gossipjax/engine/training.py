@@ -134,8 +134,8 @@ class RealTime:
     if self._held is None:
       self._crew.pause()
       # First answers to requests from before the pause, then the rest.
-      late = [x for _ in range(2) for x in self._monitor.heard(WAIT_S)]
-      for entry in [*self._waiting, *late]:
+      entries = [x for _ in range(2) for x in self._monitor.heard(WAIT_S)]
+      for entry in [*self._waiting, *entries]:
         self._enter(entry)
       self._waiting, self._held = [], self._crew.read()
     return self._held
@@ -175,7 +175,7 @@ class RealTime:
   def _scores(self, held: Separate) -> dict[str, Any]:
     """Held-out scores; the mean model is over the workers that are alive."""
     fleet, alive = self._setup.fleet, self._crew.alive()
-    of = lambda who: held._replace(singles=tuple(held.singles[i] for i in who))
+    of = lambda ids: held._replace(singles=tuple(held.singles[i] for i in ids))
     states = fleet.model_state(of(alive))
     states = self._mean_state(states, self._ledger, alive)
     params, center = fleet.params(of(alive)), fleet.center(held)

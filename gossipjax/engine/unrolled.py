@@ -86,18 +86,18 @@ def _evaluate(
 ) -> list[Values]:
   """The results of each worker."""
   jaxpr = closed.jaxpr
-  known = [
+  values = [
     dict(zip(jaxpr.constvars, closed.consts, strict=True))
     | dict(zip(jaxpr.invars, row, strict=True))
     for row in rows
   ]
   value = lambda row, atom: atom.val if isinstance(atom, Literal) else row[atom]
   for eqn in jaxpr.eqns:
-    operands = [[value(row, atom) for atom in eqn.invars] for row in known]
+    operands = [[value(row, atom) for atom in eqn.invars] for row in values]
     found = _results(eqn, operands, plan)
-    for row, results in zip(known, found, strict=True):
+    for row, results in zip(values, found, strict=True):
       row.update(zip(eqn.outvars, results, strict=True))
-  return [[value(row, atom) for atom in jaxpr.outvars] for row in known]
+  return [[value(row, atom) for atom in jaxpr.outvars] for row in values]
 
 
 def _results(eqn, rows: list[Values], plan: Plan) -> list[Values]:

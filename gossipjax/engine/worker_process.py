@@ -98,8 +98,8 @@ class WorkerProcess:
 
   def news(self) -> tuple[list[Entry], Exception | None]:
     """Entries since the last call, and why training ended, if it failed."""
-    found, self._news = self._news, []
-    return found, self._error
+    entries, self._news = self._news, []
+    return entries, self._error
 
   def state(self) -> list[np.ndarray]:
     """Returns the worker's state."""
@@ -133,9 +133,9 @@ class WorkerProcess:
     self._peer.start(step, times.seconds(i, step, self._clock()))
     drawn = self._setup.exchange.draw(i, times.rng(i, step, what=1))
     # A push to a dead worker is sent, and lost.
-    lost = self._setup.exchange.kind == async_exchange.PUSH
-    there = [j for j in drawn if j != i and (lost or j in self._others)]
-    entry = self._peer.exchange(there, step)
+    pushes = self._setup.exchange.kind == async_exchange.PUSH
+    peers = [j for j in drawn if j != i and (pushes or j in self._others)]
+    entry = self._peer.exchange(peers, step)
     self.step += 1
     self._news.append(entry)
 
@@ -146,10 +146,10 @@ class WorkerProcess:
     until, refs, answers = time.monotonic() + WAIT_S, {}, {}
     while True:
       others = self._others  # `connect` sets others.
-      asked = [*others] if visits else drawn
-      if not {*asked} <= {*others}:
+      peers = [*others] if visits else drawn
+      if not {*peers} <= {*others}:
         raise Gone
-      for row, (j, message) in enumerate(zip(asked, messages, strict=True), 1):
+      for row, (j, message) in enumerate(zip(peers, messages, strict=True), 1):
         if row not in refs:  # A shard that has answered is not asked again.
           answer = others[j].answer
           refs[row] = answer.remote(row, attending, step, message)

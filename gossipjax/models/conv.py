@@ -83,8 +83,8 @@ def _stackable(ordinary: Callable, product: Callable) -> Callable:
         x[i] if is_batched else x
         for x, is_batched in zip(arguments, batched, strict=True)
       ]
-      each = [ordinary(*row(i)) for i in range(size)]
-      result = jax.tree.map(lambda *rows: jnp.stack(rows), *each)
+      results = [ordinary(*row(i)) for i in range(size)]
+      result = jax.tree.map(lambda *rows: jnp.stack(rows), *results)
     return result, jax.tree.map(lambda _: True, result)
 
   return stackable
@@ -105,8 +105,8 @@ def convolve(
   ordinary: Callable[..., jax.Array] = functools.partial(
     lax.conv_general_dilated, window_strides=strides, padding=padding, **rest
   )
-  others = rest['lhs_dilation'], rest['rhs_dilation']
-  plain = {1} == {rest['feature_group_count'], *itertools.chain(*others)}
+  dilations = rest['lhs_dilation'], rest['rhs_dilation']
+  plain = {1} == {rest['feature_group_count'], *itertools.chain(*dilations)}
   if (backend := jax.default_backend()) not in UNGROUPED_BACKENDS or not plain:
     return ordinary(x, kernel)
   product: Callable[..., jax.Array] = ordinary
@@ -114,12 +114,12 @@ def convolve(
     product = functools.partial(_as_product, strides, padding)
   forward = _stackable(ordinary, product)
   backward = _stackable(_gradients(ordinary), _gradients(product))
-  either = jax.custom_vjp(lambda x, kernel: forward(x, kernel))
-  either.defvjp(
+  apply = jax.custom_vjp(lambda x, kernel: forward(x, kernel))
+  apply.defvjp(
     lambda x, kernel: (forward(x, kernel), (x, kernel)),
-    lambda kept, grad: backward(*kept, grad),
+    lambda residuals, grad: backward(*residuals, grad),
   )
-  return either(x, kernel)
+  return apply(x, kernel)
 
 
 Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)

@@ -19,5 +19,5 @@ def group_norm(x: jax.Array) -> jax.Array:
   Returns:
     The same shape: zero mean and unit variance in every group, then affine.
   """
-  wanted = max(1, min(32, x.shape[-1] // GROUP))
-  return nn.GroupNorm(num_groups=math.gcd(x.shape[-1], wanted))(x)
+  groups = max(1, min(32, x.shape[-1] // GROUP))
+  return nn.GroupNorm(num_groups=math.gcd(x.shape[-1], groups))(x)

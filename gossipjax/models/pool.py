@@ -38,8 +38,8 @@ def _forward(x):
   return largest, (x, largest)
 
 
-def _backward(kept, grad):
-  x, largest = kept
+def _backward(residuals, grad):
+  x, largest = residuals
   cells, spread = _cells(x), lambda y: y[:, :, None, :, None]
   ties = sum((p == largest).astype(grad.dtype) for p in _pixels(cells))
   found = jnp.where(cells == spread(largest), spread(grad / ties), 0)

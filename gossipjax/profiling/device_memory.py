@@ -9,12 +9,12 @@ def needed_bytes(compiled: jax.stages.Compiled) -> int:
   They are its arguments and results, less results that it writes in place, and
   its temporary buffers.
   """
-  found = compiled.memory_analysis()
+  memory = compiled.memory_analysis()
   return (
-    found.argument_size_in_bytes
-    + found.output_size_in_bytes
-    - found.alias_size_in_bytes
-    + found.temp_size_in_bytes
+    memory.argument_size_in_bytes
+    + memory.output_size_in_bytes
+    - memory.alias_size_in_bytes
+    + memory.temp_size_in_bytes
   )
 
 

@@ -72,8 +72,8 @@ def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
       else:
         same = user.shape[1:] == body[name].shape[1:]  # All but the dtype.
         used = found[user.name] if same else None
-      whole = found[name] is None or used is None
-      found[name] = None if whole else found[name] | used
+      is_whole = found[name] is None or used is None
+      found[name] = None if is_whole else found[name] | used
   return found
 
 
@@ -97,7 +97,7 @@ def touched(
   if instruction.opcode in FREE:
     return [], []
   names = hlo.operands(instruction)
-  whole = [hlo.arrays(body[name].shape) for name in names]
+  operands = [hlo.arrays(body[name].shape) for name in names]
   if instruction.opcode != 'fusion':
     parts = [
       _part(instruction, name, body) for name in hlo.operands(instruction)
@@ -113,12 +113,12 @@ def touched(
     }
     used = _used(inside)
     parts = [
-      None if by is None else [a for part in by.values() for a in part]
-      for by in (used[numbered[i]] for i in range(len(whole)))
+      None if uses is None else [a for part in uses.values() for a in part]
+      for uses in (used[numbered[i]] for i in range(len(operands)))
     ]
     written = _changed(root, inside)
   return [
     a
-    for all_, part in zip(whole, parts, strict=True)
-    for a in (all_ if part is None else part)
+    for operand, part in zip(operands, parts, strict=True)
+    for a in (operand if part is None else part)
   ], written

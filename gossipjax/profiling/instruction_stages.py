@@ -74,19 +74,19 @@ def _stage(stack: list[str]) -> str:
 
 
 def _stage_of(
-  instruction: Instruction, of: dict[int, str], module: Module
+  instruction: Instruction, by_frame: dict[int, str], module: Module
 ) -> str | None:
   """The stage of its own stack; else that of most instructions fused in it."""
   if instruction.opcode in ('parameter', 'constant'):  # Shared by many.
     return None
   frame = re.search(r'stack_frame_id=(\d+)', instruction.attributes)
-  if frame and int(frame[1]) in of:
-    return of[int(frame[1])]
+  if frame and int(frame[1]) in by_frame:
+    return by_frame[int(frame[1])]
   inside = collections.Counter(
     filter(
       None,
       (
-        _stage_of(i, of, module)
+        _stage_of(i, by_frame, module)
         for name in instruction.calls.get('calls', ())
         for i in module.computations[name]
       ),
@@ -101,7 +101,7 @@ def stages(text: str, module: Module) -> dict[str, str]:
   An instruction without a stack has the stage of an operand, else that of an
   instruction that uses its result, else that of the loop that it runs in.
   """
-  of = {n: _stage(s) for n, s in stacks(text).items() if s}
+  by_frame = {n: _stage(s) for n, s in stacks(text).items() if s}
   caller = {
     name: i.name
     for i in module.instructions()
@@ -116,15 +116,15 @@ def stages(text: str, module: Module) -> dict[str, str]:
     # XLA may share an array of one constant, under the stack of another stage.
     shared = {i for i, x in inputs_of.items() if x and constants.issuperset(x)}
     known = {
-      i.name: None if i.name in shared else _stage_of(i, of, module)
+      i.name: None if i.name in shared else _stage_of(i, by_frame, module)
       for i in body
     }
-    taken = {
+    operands = {
       i: [x for x in names if x in known] for i, names in inputs_of.items()
     }
-    for i, inputs in taken.items():
+    for i, inputs in operands.items():
       known[i] = known[i] or next(filter(None, map(known.get, inputs)), None)
-    for i, inputs in reversed(taken.items()):
+    for i, inputs in reversed(operands.items()):
       known |= {x: known[i] for x in inputs if known[x] is None}
     outer = found.get(caller.get(name), 'own')
     found |= {i: stage or outer for i, stage in known.items()}

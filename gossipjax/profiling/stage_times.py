@@ -99,7 +99,7 @@ def count(
     if name := _instruction(event, names):
       seconds[name] += event.duration_ns / 1e9
       kernels[name][event.name] += 1
-  executions = {name: min(each.values()) for name, each in kernels.items()}
+  executions = {name: min(runs.values()) for name, runs in kernels.items()}
   return dict(seconds), executions
 
 
@@ -118,6 +118,6 @@ def _events(planes: Iterable[Any]) -> Iterator[Any]:
 
 def _instruction(event: Any, names: set[str]) -> str | None:
   """The instruction of an event; a kernel's own name may be another one's."""
-  told = {key: value for key, value in event.stats if key == 'hlo_op'}
-  name = told.get('hlo_op', event.name)
+  stats = {key: value for key, value in event.stats if key == 'hlo_op'}
+  name = stats.get('hlo_op', event.name)
   return name if name in names else None

@@ -24,15 +24,15 @@ def by_point(
     seeds.setdefault(str(point(row)), []).append(row)
   result = []
   for group in seeds.values():
-    found = [r[metric] for r in group if not r['diverged']]
-    whole = len(found) == len(group)
+    scores = [r[metric] for r in group if not r['diverged']]
+    complete = len(scores) == len(group)
     result.append(
       {
         **point(group[0]),
-        metric: statistics.fmean(found) if whole else None,
-        'sd over seeds': deviation(found) if found[1:] else None,
+        metric: statistics.fmean(scores) if complete else None,
+        'sd over seeds': deviation(scores) if scores[1:] else None,
         'seeds': len(group),
-        'diverged': len(group) - len(found),
+        'diverged': len(group) - len(scores),
       }
     )
   return result
@@ -125,9 +125,9 @@ def _table(rows: Sequence[Row], values: grid.Grid, metric: str) -> str:
   score = lambda row: (
     {} if row.get(metric) is None else {metric: f'{row[metric]:.6g}'}
   )
-  words = [k for k in values if any(isinstance(r[k], str) for r in rows)]
-  told = [row | full(row) | score(row) for row in rows]
-  return markup.of_rows(told, ['variant', *words])
+  text_keys = [k for k in values if any(isinstance(r[k], str) for r in rows)]
+  formatted = [row | full(row) | score(row) for row in rows]
+  return markup.of_rows(formatted, ['variant', *text_keys])
 
 
 NOTE = """

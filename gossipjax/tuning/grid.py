@@ -86,8 +86,8 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
     if not any(has(config, key) for config in configs):
       known = dict.fromkeys(k for config in configs for k in _keys(config))
       raise UserError(unknown_key.sentence(key, known, configs))
-    again = [v for i, v in enumerate(values) if v in values[:i]]
-    if len(values) < 2 or again:
+    repeated = [v for i, v in enumerate(values) if v in values[:i]]
+    if len(values) < 2 or repeated:
       raise UserError(
         f'--grid {key}={",".join(map(str, values))} needs two or '
         'more values, each once.'
@@ -116,10 +116,10 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
   key differ by at most one, rarely by two. The draw depends on the seed of the
   config, so variants with the same keys try the same points.
   """
-  mine = {key: grid[key] for key in grid if has(config, key)}
+  subgrid = {key: grid[key] for key in grid if has(config, key)}
   every = [
-    dict(zip(mine, values, strict=True))
-    for values in itertools.product(*mine.values())
+    dict(zip(subgrid, values, strict=True))
+    for values in itertools.product(*subgrid.values())
   ]
   if budget is None or budget >= len(every):
     return every
@@ -169,8 +169,8 @@ def of_trial(config: ConfigDict, point: Point) -> ConfigDict:
   """The config at a point, scored on the validation split after all steps: a
   trial that ended at a target would be judged by how far it overshoots it."""
   ends = {f'cluster.{key}': value for key, value in ENDLESS.items()}
-  ours = {key: value for key, value in ends.items() if has(config, key)}
-  return at(config, {**point, **ours, 'split.holdout': 'validation'})
+  overrides = {key: value for key, value in ends.items() if has(config, key)}
+  return at(config, {**point, **overrides, 'split.holdout': 'validation'})
 
 
 def changes(config: ConfigDict, point: Point) -> ConfigDict:

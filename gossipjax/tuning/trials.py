@@ -55,17 +55,17 @@ def plan(
     variants, values, seeds, budget, folder: see `tune.best`.
     tasks: tasks loaded so far; grows.
   """
-  found, tasks = [], {} if tasks is None else tasks
+  trials, tasks = [], {} if tasks is None else tasks
   for name, config in variants.items():
     for point in grid.points(values, config, budget):
       for seed in range(config.seed, config.seed + seeds):
-        told = {**point, 'seed': seed}
-        here = grid.of_trial(config, told)
+        seeded = {**point, 'seed': seed}
+        trial_config = grid.of_trial(config, seeded)
         if seed == config.seed:
-          check(name, here, tasks)
-        where = folder / name / grid.folder_name(told)
-        found.append(Trial(name, point, here, where))
-  return found
+          check(name, trial_config, tasks)
+        trial_folder = folder / name / grid.folder_name(seeded)
+        trials.append(Trial(name, point, trial_config, trial_folder))
+  return trials
 
 
 def run(

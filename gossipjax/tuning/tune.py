@@ -82,11 +82,11 @@ def best(
   plan = trials.plan(configs, values, seeds, budget, folder, tasks)
   task = next(iter(tasks.values()))
   metric = _metric(metric, config, task)
-  with reservation.reserved(folder, config, resume=True, kind='tune') as told:
-    for sentence in (*told, _choosing(metric), _amount(plan)):
+  with reservation.reserved(folder, config, resume=True, kind='tune') as notes:
+    for sentence in (*notes, _choosing(metric), _amount(plan)):
       console.say(sentence)
-    told_row = lambda row: show(row, metric)
-    rows = trials.run(plan, processes, told_row, interrupted)
+    show_row = lambda row: show(row, metric)
+    rows = trials.run(plan, processes, show_row, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
     chosen = best_points.choose(rows, values, metric, task.higher_is_better)
     pinned = config_source.pin(config, chosen)
@@ -108,15 +108,15 @@ def _amount(plan: Sequence[trials.Trial]) -> str:
   return f'{len(plan)} trials{before}, {steps:,} steps in all.'
 
 
-def _metric(given: str | None, config: ConfigDict, task: Task) -> str:
+def _metric(metric: str | None, config: ConfigDict, task: Task) -> str:
   """Returns the score to choose by."""
   known = [f'validation_{name}' for name in checks.scores_of(task)]
-  if given is None:
+  if metric is None:
     column, _ = scores.of_task(config, task)
     return f'validation_{column.removeprefix("test_")}'
-  if given not in known:
-    raise UserError(f'--metric={given} is unknown{nearest(given, known)}')
-  return given
+  if metric not in known:
+    raise UserError(f'--metric={metric} is unknown{nearest(metric, known)}')
+  return metric
 
 
 def _check_at_least_1(**numbers: int | None) -> None:

@@ -31,15 +31,15 @@ def sentence(
 
 def _takes(optimizer: str, key: str) -> bool:
   part, _, name = key.partition('.')
-  takes = inspect.signature(optimizers.function(optimizer)).parameters
-  return part == 'optimizer' and name in takes
+  parameters = inspect.signature(optimizers.function(optimizer)).parameters
+  return part == 'optimizer' and name in parameters
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:
   """As `errors.nearest`; only the last part of a dotted key is looked up."""
   parent, _, last = key.rpartition('.')
   cut = (k.rpartition('.') for k in known)
-  beside = [name for of, _, name in cut if parent and of == parent]
-  if close := closest(last, beside):
+  siblings = [name for prefix, _, name in cut if parent and prefix == parent]
+  if close := closest(last, siblings):
     return f'; did you mean {parent + "." + close!r}?'
-  return nearest(last, beside) if beside else nearest(key, known)
+  return nearest(last, siblings) if siblings else nearest(key, known)
