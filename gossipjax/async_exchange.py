@@ -55,14 +55,14 @@ def neighbors(topology: Topology, workers: int):
   Neighbors are all workers to which it sends in any round.
   """
   peers = [set() for _ in range(workers)]
-  for exchange in (e for one in topology(workers) for e in one):
+  for exchange in (e for exchanges in topology(workers) for e in exchanges):
     for target, source in enumerate(exchange.source):
       peers[source] |= {target} - {source}
   table = [sorted(p) for p in peers]
 
   def draw(worker: int, rng: np.random.Generator) -> Sequence[int]:
-    mine = table[worker]
-    return [mine[rng.integers(len(mine))]] if mine else []
+    choices = table[worker]
+    return [choices[rng.integers(len(choices))]] if choices else []
 
   return draw
 

@@ -80,14 +80,14 @@ def as_user_error(what: str, files: bool = False) -> Iterator[None]:
       raise
     # The cause may follow the first line, as in JAX's errors about trees.
     lines = str(error).strip().splitlines()[:3] or ['nothing said']
-    told = ' '.join(' '.join(lines).split())
+    message = ' '.join(' '.join(lines).split())
     if type(error).__name__ in TRACED:
-      told = (
+      message = (
         'Python or NumPy asks for a value that is known only when the compiled '
         'step runs; use jax.lax.cond, jnp.where and jnp in place of if and np'
       )
     raise UserError(
-      f'{what} raises {type(error).__name__}: {told[:300].rstrip(".")}; '
+      f'{what} raises {type(error).__name__}: {message[:300].rstrip(".")}; '
       'run with --debug to see where (in Python, see the traceback above).'
     ) from error
 

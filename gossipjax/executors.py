@@ -106,21 +106,21 @@ def executor(
   if num_workers < 1:
     raise UserError(f'workers must be at least 1, got {num_workers}.')
   if jax.process_count() > 1:
-    found, local_workers = worker_devices.over_processes(
+    device_list, local_workers = worker_devices.over_processes(
       num_workers, name, devices
     )
-    return _on_devices('shard_map', found, local_workers, devices)
+    return _on_devices('shard_map', device_list, local_workers, devices)
   enough = jax.device_count() >= num_workers * devices
   if name == 'auto':
     name = 'shard_map' if enough or devices > 1 else 'vmap'
   if name == 'vmap':
     run = functools.partial(on_one_device, axes=_axes(devices))
-    once = _same if devices == 1 else jax.jit(_first)
+    unreplicate = _same if devices == 1 else jax.jit(_first)
     return Executor(
-      name, run, jax.device_put, devices=devices, unreplicate=once
+      name, run, jax.device_put, devices=devices, unreplicate=unreplicate
     )
-  found = worker_devices.of_process(num_workers, name, devices)
-  return _on_devices(name, found, per_worker=devices)
+  device_list = worker_devices.of_process(num_workers, name, devices)
+  return _on_devices(name, device_list, per_worker=devices)
 
 
 def _first(tree: Any) -> Any:
@@ -143,12 +143,12 @@ def _on_devices(
   shape = (len(devices) // per_worker, per_worker)[: len(axes)]
   auto = (jax.sharding.AxisType.Auto,) * len(axes)
   mesh = jax.make_mesh(shape, axes, auto, devices=devices)
-  placed = jax.NamedSharding(mesh, jax.P(*axes))
-  place = jax.make_array_from_process_local_data
+  sharding = jax.NamedSharding(mesh, jax.P(*axes))
+  make_array = jax.make_array_from_process_local_data
   if jax.process_count() > 1:
-    put = lambda tree: jax.tree.map(lambda x: place(placed, x), tree)
+    put = lambda tree: jax.tree.map(lambda x: make_array(sharding, x), tree)
   else:
-    put = lambda tree: jax.device_put(tree, placed)
+    put = lambda tree: jax.device_put(tree, sharding)
   if name == 'pmap':
     run = functools.partial(by_pmap, devices=devices)
   else:
@@ -156,8 +156,8 @@ def _on_devices(
   if per_worker == 1:
     return Executor(name, run, put, local_workers)
   of_workers = jax.NamedSharding(mesh, jax.P(WORKERS))
-  once = jax.jit(_first, out_shardings=of_workers)
-  return Executor(name, run, put, local_workers, per_worker, once)
+  unreplicate = jax.jit(_first, out_shardings=of_workers)
+  return Executor(name, run, put, local_workers, per_worker, unreplicate)
 
 
 def to_host(tree: Any) -> Any:
@@ -171,8 +171,8 @@ def to_host(tree: Any) -> Any:
       tuple(part.start or 0 for part in s.index[:2]): s.data
       for s in x.addressable_shards
     }
-    found = np.concatenate([shards[place] for place in sorted(shards)])
-    return found.reshape(len({worker for worker, *_ in shards}), *x.shape[1:])
+    rows = np.concatenate([shards[index] for index in sorted(shards)])
+    return rows.reshape(len({worker for worker, *_ in shards}), *x.shape[1:])
 
   return jax.tree.map(of_array, tree)
 

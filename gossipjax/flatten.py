@@ -41,11 +41,11 @@ def _joined(*rows: jax.Array) -> jax.Array:
   allocator put the operands.
   """
   *outer, _ = rows[0].shape
-  size, place = sum(row.shape[-1] for row in rows), 0
+  size, start = sum(row.shape[-1] for row in rows), 0
   flat = jnp.zeros((*outer, size), rows[0].dtype)
   for row in rows:
-    flat = lax.dynamic_update_slice(flat, row, (*[0] * len(outer), place))
-    place += row.shape[-1]
+    flat = lax.dynamic_update_slice(flat, row, (*[0] * len(outer), start))
+    start += row.shape[-1]
   return flat
 
 
@@ -53,8 +53,8 @@ def _joined(*rows: jax.Array) -> jax.Array:
 def _stacked(size, batched, *rows):
   """Batches `_joined`; JAX's own rule makes scatters, 8 times as slow."""
   full = [
-    row if one else jnp.broadcast_to(row, (size, *row.shape))
-    for row, one in zip(rows, batched, strict=True)
+    row if is_batched else jnp.broadcast_to(row, (size, *row.shape))
+    for row, is_batched in zip(rows, batched, strict=True)
   ]
   return _joined(*full), True
 
@@ -79,17 +79,17 @@ def flatten(tree):
   }
 
   def unflatten(arrays):
-    found = [None] * len(leaves)
+    restored = [None] * len(leaves)
     for name, members in groups.items():
       start = 0
       for k in members:
         end, shape = start + leaves[k].size, leaves[k].shape
-        found[k] = (
+        restored[k] = (
           arrays[name]
           if len(members) == 1
           else arrays[name][start:end].reshape(shape)
         )
         start = end
-    return jax.tree.unflatten(treedef, found)
+    return jax.tree.unflatten(treedef, restored)
 
   return arrays, unflatten

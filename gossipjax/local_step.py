@@ -73,8 +73,8 @@ def make_worker(
     )
     sent, moments = sent_g + sent_p, worker.moments
     if strategy.moments:
-      opt, moments, more = strategy.moments.update(opt, moments, step, talking)
-      sent += more
+      opt, moments, cost = strategy.moments.update(opt, moments, step, talking)
+      sent += cost
     state, sent_s = _exchanged_state(strategy, worker.state, step, talking)
     worker = Worker(params, opt, gradients, parameters, moments, state)
     return worker, sent + sent_s
@@ -148,11 +148,11 @@ def worker(
     UserError: an argument has the wrong type, or the strategy raises it, for
       example because its topology does not fit the number of workers.
   """
-  for what, given, kind in (
+  for name, part, kind in (
     ('strategy', strategy, agg.Strategy),
     ('optimizer', tx, optax.GradientTransformation),
   ):
-    check_kind(f'worker: the {what}', given, kind)
+    check_kind(f'worker: the {name}', part, kind)
   strategy = checked.of_strategy('worker: the strategy', strategy)
   begin, step = make_worker(strategy, tx)
 
@@ -162,14 +162,14 @@ def worker(
   def update(state, grads):
     collectives.check_gradients(grads, axis, 'worker')
     _check_alike(grads, state.params)
-    return along(updated)(state, grads)
+    return on_axis(updated)(state, grads)
 
   def updated(state, grads):
     worker, sent = step(state.worker, grads, state.step)
     return LoopState(worker, state.step + 1, state.sent_total + sent), sent
 
-  along = lambda program: collectives.bind_axis(axis, program, inner)
-  return Loop(along(init), update)
+  on_axis = lambda program: collectives.bind_axis(axis, program, inner)
+  return Loop(on_axis(init), update)
 
 
 def _check_alike(grads: agg.Tree, params: agg.Tree) -> None:
@@ -177,10 +177,10 @@ def _check_alike(grads: agg.Tree, params: agg.Tree) -> None:
   form = lambda tree: (jax.tree.structure(tree), shapes(tree))
   if form(grads) != form(params):
     same = shapes(grads) == shapes(params)
-    told = [
+    forms = [
       (jax.tree.structure if same else shapes)(x) for x in (grads, params)
     ]
     raise UserError(
       'worker: gradients and parameters are different trees: '
-      f'{told[0]!s:.200} and {told[1]!s:.200}.'
+      f'{forms[0]!s:.200} and {forms[1]!s:.200}.'
     )

@@ -64,25 +64,25 @@ def read(path: str) -> Link:
   """
   try:
     with pathlib.Path(path).open('rb') as file:
-      found = json.loads(file.read(_LARGEST))
+      entries = json.loads(file.read(_LARGEST))
   except OSError as error:
     raise UserError(f'link={path}: {error.strerror}.') from error
   except (ValueError, RecursionError) as error:
     raise UserError(f'link={path} is no JSON file ({error}).') from error
-  if not isinstance(found, dict):
+  if not isinstance(entries, dict):
     raise UserError(f'link={path} is not a link; it needs {_NEEDED}.')
-  for key in (key for key in found if key not in _KINDS):
+  for key in (key for key in entries if key not in _KINDS):
     raise UserError(f'link={path}: {key} is unknown{nearest(key, _KINDS)}')
-  facts = {'full_duplex': True} | found
+  values = {'full_duplex': True} | entries
   for key, kinds in _KINDS.items():
-    value = facts.get(key)
+    value = values.get(key)
     if not isinstance(value, kinds) or (
       isinstance(value, bool) and kinds is not bool
     ):
       raise UserError(
         f'link={path}: {key} is {value!r}; a link needs {_NEEDED}.'
       )
-  return link(**{key: facts[key] for key in _KINDS})
+  return link(**{key: values[key] for key in _KINDS})
 
 
 def facts(link: Link) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
   within: Any = 0.0
   if fast := link.group:
-    inside, moved = traffic.local_rounds, traffic.local_path_bytes
-    rounds = rounds - np.asarray(inside)
-    within = np.asarray(inside) * fast.latency_s
-    within = within + np.asarray(moved) / fast.bytes_per_s
+    local_rounds, local_path = traffic.local_rounds, traffic.local_path_bytes
+    rounds = rounds - np.asarray(local_rounds)
+    within = np.asarray(local_rounds) * fast.latency_s
+    within = within + np.asarray(local_path) / fast.bytes_per_s
   between = rounds * link.latency_s + path / link.bytes_per_s
   return (between + within).max(axis=0)
 

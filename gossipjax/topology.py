@@ -93,8 +93,8 @@ def random_targets(
     UserError: `schedule` is below 1, or `seed` below 0.
   """
   _check_draws(seed, schedule)
-  drawn = np.random.default_rng(seed).integers(n, size=(schedule, count))
-  return tuple(map(tuple, drawn.tolist()))
+  targets = np.random.default_rng(seed).integers(n, size=(schedule, count))
+  return tuple(map(tuple, targets.tolist()))
 
 
 def random_matching(seed: int = 0, schedule: int = 16) -> Topology:

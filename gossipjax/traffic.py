@@ -30,12 +30,12 @@ class Count:
   @classmethod
   def of(cls, value) -> 'Count':
     """Converts non-negative Python integers or NumPy arrays of them."""
-    given = np.asarray(value)
-    if given.size and not 0 <= given.min() <= given.max() < _BASE * 2**32:
-      raise ValueError(f'A count is within [0, 4.5e15], not {given}.')
-    value = given.astype(np.int64)
-    if (value != given).any():
-      raise ValueError(f'A count is an integer, not {given}.')
+    array = np.asarray(value)
+    if array.size and not 0 <= array.min() <= array.max() < _BASE * 2**32:
+      raise ValueError(f'A count is within [0, 4.5e15], not {array}.')
+    value = array.astype(np.int64)
+    if (value != array).any():
+      raise ValueError(f'A count is an integer, not {array}.')
     return cls(np.uint32(value % _BASE), np.uint32(value // _BASE))
 
   def __add__(self, other: 'Count') -> 'Count':
@@ -131,11 +131,11 @@ class Traffic:
     The defaults are those of a ring: a worker receives as much as it sends, and
     each message is a round.
     """
-    either = lambda given, default: default if given is None else given
-    counts = [num_bytes, either(received, num_bytes), messages]
-    counts += [either(rounds, messages), either(path_bytes, num_bytes)]
-    nothing = [np.zeros(np.shape(num_bytes))] * (len(_FIELDS) - len(counts))
-    return cls(*map(Count.of, counts + nothing))
+    or_default = lambda count, default: default if count is None else count
+    counts = [num_bytes, or_default(received, num_bytes), messages]
+    counts += [or_default(rounds, messages), or_default(path_bytes, num_bytes)]
+    zeros = [np.zeros(np.shape(num_bytes))] * (len(_FIELDS) - len(counts))
+    return cls(*map(Count.of, counts + zeros))
 
   @classmethod
   def inside(cls, num_bytes: int, rounds: int) -> 'Traffic':
@@ -190,9 +190,9 @@ def unpack_traffic(array: jax.Array | np.ndarray, of: int = 1) -> Traffic:
 
   If `of` > 1, axis 1 has that many devices of a worker; `at_once` joins them.
   """
-  found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
-  found = found if of == 1 else at_once(found, 1)
-  return Traffic(*map(np.asarray, found.counts()))  # type: ignore[arg-type]
+  traffic = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
+  traffic = traffic if of == 1 else at_once(traffic, 1)
+  return Traffic(*map(np.asarray, traffic.counts()))  # type: ignore[arg-type]
 
 
 def nbytes(message: Any) -> int:

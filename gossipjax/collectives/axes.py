@@ -48,12 +48,12 @@ def use_axis(name: Axis, inner: Axis | None = None) -> Iterator[None]:
     inner: the axis of a worker's devices, if these hold equal values and split
       its messages; None: each device sends its own messages.
   """
-  before = _AXIS.set(name), _INNER.set(inner)
+  tokens = _AXIS.set(name), _INNER.set(inner)
   try:
     yield
   finally:
-    _AXIS.reset(before[0])
-    _INNER.reset(before[1])
+    _AXIS.reset(tokens[0])
+    _INNER.reset(tokens[1])
 
 
 def bind_axis(
@@ -77,22 +77,22 @@ def bind_axis(
       _check_inner(inner, axes)
       if not is_sharded() or (manual(inner) and not _is_tracked(name)):
         return program(*args)
-      found = jax.shard_map(
+      results = jax.shard_map(
         lambda *args: program(*jax.tree.map(_unmarked, args)),
         in_specs=jax.P(),
         out_specs=jax.P(),
         axis_names={*axes, *names_of(inner or ())},
         check_vma=False,
       )(*args)
-    return jax.tree.map(lambda x: _varying(x, axes), found)
+    return jax.tree.map(lambda x: _varying(x, axes), results)
 
   return run
 
 
 def _check_inner(inner: Axis | None, axes: tuple[str, ...]) -> None:
-  there = jax.sharding.get_abstract_mesh().axis_names if is_sharded() else None
+  known = jax.sharding.get_abstract_mesh().axis_names if is_sharded() else None
   for name in names_of(inner or ()):
-    if name in axes or (there and name not in there):
+    if name in axes or (known and name not in known):
       raise UserError(
         f'inner={inner!r}: {name!r} is no axis of this mesh other than those '
         f'of the workers, {", ".join(axes)}; name another axis, or leave inner '
@@ -103,11 +103,11 @@ def _check_inner(inner: Axis | None, axes: tuple[str, ...]) -> None:
 @contextlib.contextmanager
 def of_groups() -> Iterator[None]:
   """Declares that, in programs traced inside, the axis is that of one group."""
-  before = _IN_GROUPS.set(True)
+  token = _IN_GROUPS.set(True)
   try:
     yield
   finally:
-    _IN_GROUPS.reset(before)
+    _IN_GROUPS.reset(token)
 
 
 def all_agree(shared: bool = False) -> bool:
@@ -131,8 +131,8 @@ def random_turn(step: jax.Array) -> jax.Array:
   All groups of workers draw the same turn although their random keys differ,
   since all have to take the same branch if there is a `ppermute` in it.
   """
-  same = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl='threefry2x32')
-  return jax.random.randint(jax.random.fold_in(same, step), (), 0, 2**30)
+  base = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl='threefry2x32')
+  return jax.random.randint(jax.random.fold_in(base, step), (), 0, 2**30)
 
 
 def manual(names: Axis | None) -> bool:

@@ -31,5 +31,5 @@ def named(bill: Traffic) -> Traffic:
   if numbers is None or not (traced or any(map(np.any, digits))):
     return bill
   name = f'{PREFIX}{next(numbers)}'
-  give = lambda digit: checkpoint_name(jnp.asarray(digit), name)
-  return dataclasses.replace(bill, bytes=jax.tree.map(give, bill.bytes))
+  with_name = lambda digit: checkpoint_name(jnp.asarray(digit), name)
+  return dataclasses.replace(bill, bytes=jax.tree.map(with_name, bill.bytes))

@@ -27,18 +27,18 @@ def in_groups(name: str, params, x, groups):
     UserError: the collective has no form within groups.
   """
   known = name in ('axis_index', 'ppermute', *_NATIVE)
-  of = (
+  axes = (
     params.get('axes') or params.get('axis_name') or (axis() if known else ())
   )
-  if names_of(of) != names_of(axis()) or name in _IDENTITIES:
+  if names_of(axes) != names_of(axis()) or name in _IDENTITIES:
     return None  # Its axes are those of a worker's devices, or of arrays.
   _check(name, params, known)
   table, me = np.asarray(groups), lax.axis_index(axis())
-  group, place = np.zeros((2, table.size), np.int32)
+  group, rank = np.zeros((2, table.size), np.int32)
   for g, members in enumerate(table):
-    group[members], place[members] = g, np.arange(len(members))
+    group[members], rank[members] = g, np.arange(len(members))
   if name == 'axis_index':
-    return jnp.asarray(place)[me]
+    return jnp.asarray(rank)[me]
   if name == 'ppermute':
     pairs = [(g[s], g[t]) for g in table.tolist() for s, t in params['perm']]
     return lax.ppermute(x, axis(), pairs)
@@ -49,17 +49,17 @@ def in_groups(name: str, params, x, groups):
       x, [[members[i] for i in part] for members in table for part in parts]
     )
   # vmap has no collectives of groups: gather all x, then select the group's.
-  mine = lax.all_gather(x, axis())[table][jnp.asarray(group)[me]]
-  return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
+  rows = lax.all_gather(x, axis())[table][jnp.asarray(group)[me]]
+  return _OF_MEMBERS[name](rows, jnp.asarray(rank)[me])
 
 
 def _check(name: str, params, known: bool) -> None:
   """Refuses a collective, or a form of one, that does not exist in groups."""
-  usual = _FORMS.get(name, {})
-  if not known or {key: params[key] for key in usual} != usual:
-    given = ''.join(f', {key}={params[key]}' for key in usual)
+  form = _FORMS.get(name, {})
+  if not known or {key: params[key] for key in form} != form:
+    kwargs = ''.join(f', {key}={params[key]}' for key in form)
     raise UserError(
-      f'lax.{name}(x, {axis()!r}{given}) has no form within groups; use psum, '
+      f'lax.{name}(x, {axis()!r}{kwargs}) has no form within groups; use psum, '
       'pmax, ppermute, or all_gather of whole arrays.'
     )
 
@@ -83,8 +83,8 @@ _NATIVE = {
 
 
 _OF_MEMBERS = {
-  'psum': lambda mine, place: mine.sum(axis=0).astype(mine.dtype),
-  'pmax': lambda mine, place: mine.max(axis=0),
-  'all_gather': lambda mine, place: mine,
-  'all_to_all': lambda mine, place: mine[:, place],
+  'psum': lambda rows, rank: rows.sum(axis=0).astype(rows.dtype),
+  'pmax': lambda rows, rank: rows.max(axis=0),
+  'all_gather': lambda rows, rank: rows,
+  'all_to_all': lambda rows, rank: rows[:, rank],
 }

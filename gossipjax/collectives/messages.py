@@ -84,7 +84,7 @@ def meet(tree, source, wants=True, active=True):
     whether this worker's own was given, and the bill.
   """
   pairs = [(s, i) for i, s in enumerate(source) if s != i]
-  back = [(t, s) for s, t in pairs]
+  reversed_pairs = [(t, s) for s, t in pairs]
   if not pairs:
     nobody = jnp.bool_(False)
     return jax.tree.map(jnp.zeros_like, tree), nobody, nobody, SILENCE
@@ -100,8 +100,8 @@ def meet(tree, source, wants=True, active=True):
   # 0: absent, 1: active, 2: wants an exchange.
   mine = jnp.uint8(active) * (1 + jnp.uint8(wants))
   giver = send_flag(mine, pairs)
-  mutual = set(back) == set(pairs)  # Then one flag each way suffices.
-  taker = giver if mutual else send_flag(mine, back)
+  mutual = set(reversed_pairs) == set(pairs)  # Then one flag each way suffices.
+  taker = giver if mutual else send_flag(mine, reversed_pairs)
   takes, gives = takes & (mine * giver >= 2), gives & (mine * taker >= 2)
   bill = of_messages(gives, takes, size + FLAG)
   if not mutual:
@@ -119,14 +119,14 @@ def send_flag(flag, pairs):
   """Sends each source's flag to its target; a literal True takes no message."""
   if flag is True:
     return True
-  full = _permutation(pairs, lax.axis_size(axis()))
-  return joined(lax.ppermute(share(flag), axis(), full), flag)
+  permutation = _permutation(pairs, lax.axis_size(axis()))
+  return joined(lax.ppermute(share(flag), axis(), permutation), flag)
 
 
 def send_tree(tree, pairs, arrives):
   """Sends each source's tree to its target; zeros where it does not arrive."""
-  full = _permutation(pairs, lax.axis_size(axis()))
-  theirs = joined(lax.ppermute(share(tree), axis(), full), tree)
+  permutation = _permutation(pairs, lax.axis_size(axis()))
+  theirs = joined(lax.ppermute(share(tree), axis(), permutation), tree)
   return where_present(theirs, arrives)
 
 

@@ -28,10 +28,10 @@ def read(tree, source, active=True):
   total, into, out = _nothing(tree)
   for pairs in permutations:
     is_source, is_target = is_end(pairs)
-    asked = is_source & send_flag(active, [(t, s) for s, t in pairs])
+    is_read = is_source & send_flag(active, [(t, s) for s, t in pairs])
     theirs = send_tree(tree, pairs, is_target & active)
     total = jax.tree.map(jnp.add, total, theirs)
-    into, out = into + (is_target & active), out + asked
+    into, out = into + (is_target & active), out + is_read
   bill = of_messages(out, into, part_bytes(tree))
   if active is not True:
     bill += of_messages(into, out, FLAG)
@@ -65,15 +65,15 @@ def push(tree, target, active=True):
 
 def _permutations(pairs):
   """Splits pairs that repeat a worker into the fewest partial permutations."""
-  found = []
+  permutations = []
   for source, target in pairs:
-    for permutation in found:
+    for permutation in permutations:
       if all(s != source and t != target for s, t in permutation):
         permutation.append((source, target))
         break
     else:
-      found.append([(source, target)])
-  return found
+      permutations.append([(source, target)])
+  return permutations
 
 
 def _nothing(tree):

@@ -34,13 +34,13 @@ def with_joins(function: Callable[..., Any]) -> Callable[..., Any]:
   @functools.wraps(function)
   def run(*args, **kwargs):
     joins = []
-    before = _JOINS.set(joins)
+    token = _JOINS.set(joins)
     try:
-      *found, bill = function(*args, **kwargs)
+      *results, bill = function(*args, **kwargs)
     finally:
-      _JOINS.reset(before)
+      _JOINS.reset(token)
     bill = functools.reduce(lambda a, b: a + b, joins, bill)
-    return (*found, bill_names.named(bill))
+    return (*results, bill_names.named(bill))
 
   return run
 
@@ -69,13 +69,13 @@ def joined(arrived, like, stacked: bool = False):
   others, lead = lax.axis_size(inner) - 1, int(stacked)
   _JOINS.get().append(Traffic.inside(others * nbytes(arrived), others))
 
-  def whole(shares, array):
+  def unpadded(shares, array):
     flat = shares.reshape(*shares.shape[:lead], -1)[..., : array.size]
     return flat.reshape(*shares.shape[:lead], *array.shape)
 
   shares = lax.all_gather(arrived, inner, axis=lead)
-  found = jax.tree.map(whole, shares, arrays)
-  return jax.vmap(unflatten)(found) if stacked else unflatten(found)
+  full = jax.tree.map(unpadded, shares, arrays)
+  return jax.vmap(unflatten)(full) if stacked else unflatten(full)
 
 
 def part_bytes(tree) -> int:

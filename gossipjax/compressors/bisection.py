@@ -46,21 +46,21 @@ def search(
   """Finds a key that `least` to `most` entries reach, or the key of a tie."""
   kind = jax.eval_shape(keys, x).dtype
   top = jnp.iinfo(kind).max
-  zero, every = jnp.zeros((), kind), ~jnp.zeros(-(-x.size // 32), jnp.uint32)
+  zero, all_ones = jnp.zeros((), kind), ~jnp.zeros(-(-x.size // 32), jnp.uint32)
   start = Search(
     zero,
     zero + top,
     zero + top // 2 if guess is None else guess,
     zero + (top // _STRIDE if guess is None else 1),
-    every,
-    jnp.int32(32 * every.size),
+    all_ones,
+    jnp.int32(32 * all_ones.size),
   )
 
   def look(s):
     bits, key = reaching(x, s.key), s.key
     count = bitmap.total(bits)
-    found = count >= least
-    pick = lambda a, b: jnp.where(found, a, b)
+    enough = count >= least
+    pick = lambda a, b: jnp.where(enough, a, b)
     low, high = pick(key, s.low), pick(s.high, key)
     half = (high - low) // 2
     step = jnp.minimum(s.step, half)
@@ -73,8 +73,8 @@ def search(
       pick(count, s.reached),
     )
 
-  more = lambda s: (s.reached > most) & (s.high - s.low > 1)
-  return lax.while_loop(more, look, start)
+  goes_on = lambda s: (s.reached > most) & (s.high - s.low > 1)
+  return lax.while_loop(goes_on, look, start)
 
 
 def without_ties(x: jax.Array, s: Search, least: int, most: int) -> jax.Array:
@@ -90,8 +90,8 @@ def without_ties(x: jax.Array, s: Search, least: int, most: int) -> jax.Array:
   )[1]
 
   def until(end):
-    own = jnp.clip(end - start, 0, 32).astype(jnp.uint32)
-    below = jnp.where(own < 32, (jnp.uint32(1) << own) - 1, ~jnp.uint32(0))
+    width = jnp.clip(end - start, 0, 32).astype(jnp.uint32)
+    below = jnp.where(width < 32, (jnp.uint32(1) << width) - 1, ~jnp.uint32(0))
     return few | (s.enough & below)
 
   def look(state):

@@ -69,7 +69,7 @@ def indices(
   blocks = jnp.pad(ones(bits), (0, -bits.size % _BLOCK)).reshape(-1, _BLOCK)
   counts = blocks.sum(axis=1, dtype=jnp.int32)
   ends = jnp.cumsum(counts, dtype=jnp.int32)
-  starts, every = ends - counts, ends[-1]
+  starts, num_ones = ends - counts, ends[-1]
   first = jnp.where(counts > 0, starts, room)
   positions = width * jnp.arange(counts.size, dtype=jnp.int32)
   found = jnp.zeros(room, jnp.int32).at[first].set(positions, mode='drop')
@@ -84,7 +84,7 @@ def indices(
     block = lax.cummax(jnp.maximum(part, before) // width)
     rank = begin + jnp.arange(at_once, dtype=jnp.int32)
     place = _within(bits, _BLOCK * block, rank - starts[block])
-    place = jnp.where(rank < every, place, size)
+    place = jnp.where(rank < num_ones, place, size)
     return lax.dynamic_update_slice(found, place, (begin,))
 
   return lax.fori_loop(0, -(-room // at_once), fill, found)

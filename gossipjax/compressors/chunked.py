@@ -53,8 +53,8 @@ def _to_levels(values: list[jax.Array]) -> Levels:
   for part in values:
     magnitude = jnp.abs(part)
     large = magnitude >= magnitude.mean(axis=1, keepdims=True)
-    mean = lambda of, m=magnitude: (
-      (m * of).sum(axis=1) / jnp.maximum(1, of.sum(axis=1))
+    mean = lambda mask, m=magnitude: (
+      (m * mask).sum(axis=1) / jnp.maximum(1, mask.sum(axis=1))
     )
     codes.append((2 * (part < 0) + large).ravel())
     levels.append(jnp.stack([mean(~large), mean(large)], axis=1))
@@ -68,12 +68,12 @@ def _from_levels(message: Levels, parts) -> list[jax.Array]:
   kept = [rows * k for rows, _, k in parts]
   codes = _split(packing.unpack(message.codes, 2, sum(kept)), kept)
   levels = _split(message.levels, [rows for rows, _, _ in parts])
-  found = []
+  values = []
   for code, level, (rows, _, k) in zip(codes, levels, parts, strict=True):
     code = code.reshape(rows, k)
     size = jnp.take_along_axis(level, (code & 1).astype(jnp.int32), axis=1)
-    found.append(jnp.where(code & 2, -size, size))
-  return found
+    values.append(jnp.where(code & 2, -size, size))
+  return values
 
 
 def _pack_indices(indices: jax.Array, chunk: int) -> jax.Array:
@@ -140,11 +140,11 @@ def chunk_topk(
     indices = packing.unpack12(message.indices) if short else message.indices
     values = message.values
     values = _from_levels(values, parts) if bits == 2 else _split(values, kept)
-    found = [
+    chunks = [
       _spread(i, v, *part)
       for i, v, part in zip(_split(indices, kept), values, parts, strict=True)
     ]
-    return jnp.concatenate(found)
+    return jnp.concatenate(chunks)
 
   return Compressor(compress, decompress)
 

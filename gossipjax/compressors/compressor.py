@@ -70,8 +70,8 @@ class Compressor(NamedTuple):
 def _zeros(compressor: Compressor, messages: Message, size: int) -> jax.Array:
   """The sum of no messages, f32[size] or wider."""
   first = jax.tree.map(lambda x: x[0], messages)
-  one = jax.eval_shape(lambda m: compressor.decompress(m, size), first)
-  return jnp.zeros(size, wide(one.dtype))
+  vector = jax.eval_shape(lambda m: compressor.decompress(m, size), first)
+  return jnp.zeros(size, wide(vector.dtype))
 
 
 def mean_over_senders(
@@ -82,13 +82,13 @@ def mean_over_senders(
   A message does not have an entry that decodes to zero.
   """
 
-  def add(found, message):
-    total, senders = found
+  def add(sums, message):
+    total, senders = sums
     x = compressor.decompress(message, size)
     return (total + x, senders + (x != 0)), None
 
-  nothing = _zeros(compressor, messages, size), jnp.zeros(size, jnp.int32)
-  (total, senders), _ = lax.scan(add, nothing, messages)
+  zeros = _zeros(compressor, messages, size), jnp.zeros(size, jnp.int32)
+  (total, senders), _ = lax.scan(add, zeros, messages)
   return total / jnp.maximum(1, senders)
 
 

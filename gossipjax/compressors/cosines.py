@@ -48,10 +48,10 @@ def in_cosines(side: int, codec: Compressor, over: str) -> Compressor:
 
   def mean(messages, size, count):
     if over == 'senders':
-      found = mean_over_senders(codec, messages, filled(size))
+      averaged = mean_over_senders(codec, messages, filled(size))
     else:
-      found = codec.mean(messages, filled(size), count)
-    return backward(found, size)
+      averaged = codec.mean(messages, filled(size), count)
+    return backward(averaged, size)
 
   return Compressor(
     lambda x, key=None: codec.compress(forward(x), key),

@@ -57,16 +57,16 @@ def _candidates(
   expected = 0.7 * room
   # An odd stride, so that the sample meets all columns of a layer.
   sample = x[:: int(expected / _SAMPLED) | 1]
-  wanted = expected * sample.size / x.size
+  in_sample = expected * sample.size / x.size
   if by_sorting:
-    guess = _sorted(keys(sample))[-max(1, int(wanted))]
+    guess = _sorted(keys(sample))[-max(1, int(in_sample))]
     return _among_in_few_kernels(x, k, room, guess)
-  guess = search(sample, int(0.93 * wanted), int(1.07 * wanted) + 1).low
+  guess = search(sample, int(0.93 * in_sample), int(1.07 * in_sample) + 1).low
   return _among(x, k, room, guess)
 
 
-def _is_by_sorting(asked: bool | None) -> bool:
-  return jax.default_backend() in _SORTING if asked is None else asked
+def _is_by_sorting(by_sorting: bool | None) -> bool:
+  return jax.default_backend() in _SORTING if by_sorting is None else by_sorting
 
 
 def _sorted(numbers: jax.Array) -> jax.Array:
@@ -85,9 +85,9 @@ def _first_of(ranks: jax.Array, k: int) -> jax.Array:
   kept = more | (ties & (jnp.cumsum(ties, dtype=jnp.int32) <= few))
   kept &= ranks >= 0
   place = jnp.where(kept, jnp.cumsum(kept, dtype=jnp.int32) - 1, k)
-  every = jnp.arange(ranks.size, dtype=jnp.int32)
+  places = jnp.arange(ranks.size, dtype=jnp.int32)
   padding = jnp.full(k, ranks.size, jnp.int32)
-  return padding.at[place].set(every, mode='drop')
+  return padding.at[place].set(places, mode='drop')
 
 
 @functools.partial(jax.jit, static_argnames=('least', 'most'))

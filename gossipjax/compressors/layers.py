@@ -42,12 +42,12 @@ def _cut(x: jax.Array, n: int) -> jax.Array:
 def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
   num_rows = jax.eval_shape(shard, jax.ShapeDtypeStruct(shape, 'f4')).shape[1]
   k = math.ceil(round(rate * num_rows, 9))
-  whole = lambda share: share[None]
+  unsharded = lambda share: share[None]
   return Layer(
     shard,
     lambda shares: rows.compress(shares, k, together),
     lambda message: rows.decompress(message, num_rows),
-    lambda share: _of_rows(whole, share, rate, together),
+    lambda share: _of_rows(unsharded, share, rate, together),
   )
 
 

@@ -49,9 +49,9 @@ def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
   up_to = ranks(a.indices, b.indices, side='right')
   twin = jnp.minimum(below, b.indices.size - 1)
   shared = b.indices[twin] == a.indices
-  again = (up_to > 0) & (a.indices[jnp.maximum(up_to - 1, 0)] == b.indices)
+  merged = (up_to > 0) & (a.indices[jnp.maximum(up_to - 1, 0)] == b.indices)
   a = a._replace(values=jnp.where(shared, a.values + b.values[twin], a.values))
-  b = Sparse(jnp.where(again, 0, b.values), jnp.where(again, size, b.indices))
+  b = Sparse(jnp.where(merged, 0, b.values), jnp.where(merged, size, b.indices))
   place = jnp.concatenate(
     [jnp.arange(below.size) + below, jnp.arange(up_to.size) + up_to]
   )

@@ -54,8 +54,8 @@ def _two_budgets(large: float) -> Metric:
     is_known = (a > 0) & (union > 0)
     a = a / jnp.where(a.max() > 0, a.max(), 1)  # At most 1, so large is first.
     # Else a tensor without outliers would be withheld for ever.
-    found = (is_large | is_known).any()
-    return jnp.where(found, jnp.where(is_large, 1 + a, a * union), a)
+    has_candidates = (is_large | is_known).any()
+    return jnp.where(has_candidates, jnp.where(is_large, 1 + a, a * union), a)
 
   return Metric(lambda u, a, union: union.astype(jnp.float32), score)
 

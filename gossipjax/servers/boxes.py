@@ -59,8 +59,8 @@ def trimmed(
 
   def cut_to(size):
     cut = jax.tree.map(lambda x: x[..., :size], entries)
-    (arrived, along), sent = send((cut, rest))
-    return jax.tree.map(functools.partial(_pad, box), arrived), along, sent
+    (arrived, rests), sent = send((cut, rest))
+    return jax.tree.map(functools.partial(_pad, box), arrived), rests, sent
 
   sizes = sorted({-(-box * eighths // 8) for eighths in (5, 6, 7, 8)})
   return _smallest(need, sizes, cut_to)

@@ -42,7 +42,7 @@ def mean(
   # takes 30 times as long when compiled for a CPU.
   served = [sum(shares) / len(shares) for shares in decompress(theirs)]
   withheld = [
-    x - held for x, held in zip(tensors, join(decompress(mine)), strict=True)
+    x - sent for x, sent in zip(tensors, join(decompress(mine)), strict=True)
   ]
   if not compress_pull:
     shares, _, pulled = collectives.all_gather(
@@ -66,8 +66,8 @@ def _withheld_by_servers(
   share of its residual, times the number of workers."""
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   return [
-    jnp.zeros_like(all_).at[me].set(n * (one - all_[me]))
-    for one, all_ in zip(served, shares, strict=True)
+    jnp.zeros_like(all_).at[me].set(n * (own - all_[me]))
+    for own, all_ in zip(served, shares, strict=True)
   ]
 
 
@@ -79,10 +79,10 @@ def _pull_compressed(
   messages, _, pulled = collectives.all_gather(
     [c.compress(c.shard(s)) for c, s in zip(again, served, strict=True)]
   )
-  read = lambda c, message, share: c.join(
+  decode = lambda c, message, share: c.join(
     jax.vmap(c.decompress)(message), share.shape
   )
   return [
-    jax.vmap(lambda message: read(c, message, s))(m)
+    jax.vmap(lambda message: decode(c, message, s))(m)
     for c, m, s in zip(again, messages, served, strict=True)
   ], pulled

@@ -145,8 +145,8 @@ def pull(
       block = _blocks(octets, mine)
     place = (jnp.arange(n)[:, None] - _first(block)) % n
     index = jnp.where(block < mine, block * n + place, size)
-    whole = jnp.zeros(size, values.dtype).at[index].set(chosen, mode='drop')
-    there = jnp.zeros(size, bool).at[index].set(True, mode='drop')
-    return whole, there, sent
+    full = jnp.zeros(size, values.dtype).at[index].set(chosen, mode='drop')
+    present = jnp.zeros(size, bool).at[index].set(True, mode='drop')
+    return full, present, sent
 
   return boxes.boxed(mask.sum(), -(-k // n), min(mine, k * n), move)

@@ -125,7 +125,7 @@ def cluster(
   )
   if preset.group:
     link = network.with_group(link, preset.group)
-  found = Cluster(
+  unchecked = Cluster(
     asynchronous,
     link,
     compute,
@@ -146,7 +146,7 @@ def cluster(
     target_score,
     target,
   )
-  return _checked(found, workers)
+  return _checked(unchecked, workers)
 
 
 def _checked(c: Cluster, workers: int) -> Cluster:

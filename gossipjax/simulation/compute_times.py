@@ -53,7 +53,7 @@ class ComputeTimes:
 
   def failures(self) -> list[tuple[int, float]]:
     """(worker, seconds) of each failure, the earliest first."""
-    return [(int(who), since) for who, since, _ in self._cluster.outages]
+    return [(int(worker), since) for worker, since, _ in self._cluster.outages]
 
   def up(self, now: float) -> list[int]:
     """The workers that are up at `now`; all workers if none is."""
@@ -75,11 +75,11 @@ class ComputeTimes:
     up = self.back(worker, now)
     if up > now:
       return Attempt(math.inf, up)
-    took = self.seconds(worker, step, now)
-    done = now + took
-    if not math.isfinite(done) or (took > 0 and done == now):
+    compute_s = self.seconds(worker, step, now)
+    done = now + compute_s
+    if not math.isfinite(done) or (compute_s > 0 and done == now):
       raise UserError(
-        f'Worker {worker}: {took:.6g} s of computing after {now:.6g} s of '
+        f'Worker {worker}: {compute_s:.6g} s of computing after {now:.6g} s of '
         'virtual time overflow its clock or vanish in its rounding; check the '
         'seconds of config.cluster.'
       )
@@ -102,13 +102,13 @@ class ComputeTimes:
   def seconds(self, worker: int, step: int, now: float) -> float:
     """Seconds of a gradient begun at `now`, including a straggler's sleep."""
     c, rng = self._cluster, self.rng(worker, step, what=0)
-    took = self._drawn(worker, step, rng) * c.factors[worker]
+    compute_s = self._drawn(worker, step, rng) * c.factors[worker]
     for who, since, until, factor in c.slow:
       if who == worker and since <= now < until:
-        took *= factor
+        compute_s *= factor
     if worker in c.stragglers:
-      took += rng.uniform(0, c.sleep_s)
-    return took
+      compute_s += rng.uniform(0, c.sleep_s)
+    return compute_s
 
   def past_trace(self, worker: int) -> UserError:
     """The error for a trace with fewer steps than a worker takes."""

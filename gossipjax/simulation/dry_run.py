@@ -25,20 +25,20 @@ def trace_step(
     Shapes and dtypes of the parameters, and of the state.
   """
   exchange = exchange_of(run, names.strategy)
-  mine = with_exchange(run, exchange)
-  found = worker_program.trace_step(mine, names, 2 if exchange else None)
+  traced_run = with_exchange(run, exchange)
+  shapes = worker_program.trace_step(traced_run, names, 2 if exchange else None)
   visits = exchange and exchange.kind == async_exchange.VISIT
   if visits and not server_leaves.center_of(
-    worker_program.state_shapes(mine, found)
+    worker_program.state_shapes(traced_run, shapes)
   ):
     raise UserError(
       f'{names.strategy}.async_exchange visits a server, which holds the '
       "field `center` of the aggregator's state; its state has none."
     )
   if 0 < run.cluster.first < run.workers:
-    late_workers.check(run, found)
+    late_workers.check(run, shapes)
   goal.of_run(run)
-  return found
+  return shapes
 
 
 def state_shapes(run: Run, shapes: tuple[Tree, Tree]) -> State:

@@ -151,13 +151,13 @@ class Asynchronous:
       self._at(self.now + self._link.latency_s, kind, i)
 
   def _arrive(self, i: int) -> None:
-    together, step = [i], lambda j: self._step[j]
+    arrived, step = [i], lambda j: self._step[j]
     while self._queue and self._queue[0][:2] == (self.now, ARRIVE):
-      together.append(heapq.heappop(self._queue)[3])
-    together.sort(key=lambda j: (step(j), j))
-    for who in [[*same] for _, same in itertools.groupby(together, step)]:
+      arrived.append(heapq.heappop(self._queue)[3])
+    arrived.sort(key=lambda j: (step(j), j))
+    for who in [[*group] for _, group in itertools.groupby(arrived, step)]:
       self._run_round(who)
-    for j in together:
+    for j in arrived:
       self.usage.add_transfer(j, self.now, self._down_s[j])
       self._server.add(self.now, ('down', j), self._down_s[j])
 
@@ -173,8 +173,8 @@ class Asynchronous:
     sent = self._runner.run_round(who, self._step[first])
     for i in stepping:
       version = self._version[-1 if visit else i]
-      alone = visit and silent(sent)  # A step without a visit.
-      self.usage.add_staleness(0 if alone else version - self._seen[i])
+      is_local = visit and silent(sent)  # A step without a visit.
+      self.usage.add_staleness(0 if is_local else version - self._seen[i])
       self._step[i] += 1
     if visit and not silent(sent):
       self._version[-1] += 1

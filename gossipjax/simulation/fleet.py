@@ -167,25 +167,25 @@ def round_traffic_of(round_: Callable, arguments: Callable) -> RoundTraffic:
     round_: a round, (*arguments, step) -> (..., u32[who, 20]), its bills last.
     arguments: (held, who) -> arguments of the round.
   """
-  bill = jax.jit(lambda *given: round_(*given)[-1])
-  found, known = {}, {}
+  bill = jax.jit(lambda *args: round_(*args)[-1])
+  depends_by_count, bills = {}, {}
 
   def depends(held, who):
-    if len(who) not in found:
-      first = jax.jit(lambda *given: round_(*given, np.int32(0))[-1])
-      given = arguments(held, who)
-      found[len(who)] = traced.depends_on_values(first, *given)
-    return found[len(who)]
+    if len(who) not in depends_by_count:
+      bill_at_0 = jax.jit(lambda *args: round_(*args, np.int32(0))[-1])
+      args = arguments(held, who)
+      depends_by_count[len(who)] = traced.depends_on_values(bill_at_0, *args)
+    return depends_by_count[len(who)]
 
   def ask(held, who, step):
     return unpack_traffic(bill(*arguments(held, who), np.int32(step)))
 
   def look_up(held, who, step):
     key = len(who), step
-    if key not in known:
-      if len(known) == _REMEMBERED:
-        known.clear()
-      known[key] = ask(held, who, step)
-    return known[key]
+    if key not in bills:
+      if len(bills) == _REMEMBERED:
+        bills.clear()
+      bills[key] = ask(held, who, step)
+    return bills[key]
 
   return RoundTraffic(depends, ask, look_up)

@@ -24,10 +24,10 @@ class Goal(NamedTuple):
 
   def reached(self, record: Record) -> bool:
     """Whether a record reaches the goal; False if it has no such score."""
-    found = held_out(record).get(self.score)
-    if found is None:
+    score = held_out(record).get(self.score)
+    if score is None:
       return False
-    return found >= self.value if self.higher else found <= self.value
+    return score >= self.value if self.higher else score <= self.value
 
 
 def of_run(run: Run) -> Goal | None:

@@ -27,16 +27,16 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
     UserError: the strategy's memory would differ after a skipped round, or it
       sends nothing in some step.
   """
-  begun = worker_program.state_shapes(run, shapes)
-  memory = begun.gradients, begun.parameters, begun.moments
-  rejoining(memory, begun.params)
-  one = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), begun
+  workers = worker_program.state_shapes(run, shapes)
+  memory = workers.gradients, workers.parameters, workers.moments
+  rejoining(memory, workers.params)
+  worker = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), workers
   )
   update = worker_program.worker_program(run).update
   steps = range(min(run.steps, CHECKED_STEPS))
   bills = traffic_by_shapes.static_traffic(
-    update, one, one.params, run.workers, steps
+    update, worker, worker.params, run.workers, steps
   )
   for step, sent in enumerate(bills or ()):
     if silent(sent):
@@ -65,10 +65,10 @@ def rejoining(memory: Any, params: Tree) -> None:
   for path, _ in jax.tree.leaves_with_path(memory):
     names = server_leaves.fields(path, model)
     if not {*OWN} & {*names}:
-      what = names[-1] if names else 'state'
+      field = names[-1] if names else 'state'
       raise UserError(
         'With cluster.first a late worker skips rounds and then copies only '
         'parameters and optimizer state; what else this strategy keeps '
-        f'({what}) would differ between workers. Set cluster.first=0, or take '
+        f'({field}) would differ between workers. Set cluster.first=0, or take '
         'a strategy that keeps a residual at most, such as all_reduce or topk.'
       )

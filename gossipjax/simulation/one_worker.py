@@ -37,15 +37,15 @@ def gradient_of(
 
   @jax.jit
   def take_gradient(own, server, examples, worker, step):
-    mine = layout.joined(own, server)
-    return program.gradient(mine.params, mine.state, examples, worker, step)
+    joined = layout.joined(own, server)
+    return program.gradient(joined.params, joined.state, examples, worker, step)
 
   # JAX runs what one thread dispatches in order. Gradients are not needed at
   # once, so another thread dispatches them.
-  other = ThreadPoolExecutor(1)
+  thread = ThreadPoolExecutor(1)
 
   def take(own, server, worker, step):
-    (loss, state), gradient = other.submit(
+    (loss, state), gradient = thread.submit(
       take_gradient,
       own,
       server,
@@ -74,14 +74,14 @@ def attend(
   """
   visits, answers = kind == async_exchange.VISIT, kind == async_exchange.MEET
 
-  def one(own, server, gradient, step):
-    first = lax.axis_index(WORKERS) == 0
+  def of_worker(own, server, gradient, step):
+    is_first = lax.axis_index(WORKERS) == 0
     worker, sent = program.update(
       layout.joined(own, server),
       gradient,
       step,
-      True if visits else first,
-      True if visits or answers else first,
+      True if visits else is_first,
+      True if visits or answers else is_first,
     )
     leaves = jax.tree.leaves(worker)
     return (
@@ -90,4 +90,4 @@ def attend(
       pack_traffic(sent),
     )
 
-  return one
+  return of_worker

@@ -29,12 +29,12 @@ def round_runner_of(
     ledger: receives the cost of each round.
   """
   fleet: Fleet
-  given = examples if callable(examples) else lambda worker, step: examples
+  feed = examples if callable(examples) else lambda worker, step: examples
   if exchange is None:
     size = len(jax.tree.leaves(workers.params)[0])
-    fleet = stacked_fleet(program, given, size)
+    fleet = stacked_fleet(program, feed, size)
   else:
     layout = layout_of(workers, exchange.kind)
-    fleet = separate_fleet(program, given, layout, exchange.kind)
+    fleet = separate_fleet(program, feed, layout, exchange.kind)
     workers = without_copies(workers, exchange.kind)
   return Runner(fleet, beginning(workers), ledger)

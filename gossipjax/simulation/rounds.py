@@ -53,8 +53,8 @@ class Synchronous:
   def behind(self) -> set[int]:
     """Workers that have missed the last round and hold an older model."""
     lost = map(math.isinf, self._clock)  # They failed in silent rounds.
-    either = zip(self._behind, lost, strict=True)
-    return {i for i, old in enumerate(either) if any(old)}
+    pairs = zip(self._behind, lost, strict=True)
+    return {i for i, flags in enumerate(pairs) if any(flags)}
 
   @property
   def utilisation(self) -> float:
@@ -116,14 +116,14 @@ class Synchronous:
       order = sorted(range(len(ready)), key=lambda i: (ready[i], i))
       barrier, least = ready[order[self._first - 1]], ready[order[0]]
       until = min(barrier, least + self._timeout_s)
-      again = {
+      failed = {
         i: back
         for i in order[: self._first]
         if (back := self._compute_times.failed(i, ready[i], until))
       }
-      if not again:
+      if not failed:
         return order, barrier
-      for i, back in again.items():
+      for i, back in failed.items():
         ready[i] = self._compute(i, back)
 
   def _start(self, who: list[int]) -> None:

@@ -77,12 +77,12 @@ def separate_fleet(
 
 def _hold(layout: Layout, state: State) -> Separate:
   leaves = jax.tree.leaves(state.workers)
-  everyone = jax.tree.map(
+  stacked = jax.tree.map(
     jnp.asarray, Single(layout.part(leaves, False), *state[1:])
   )
   row = jax.jit(lambda tree, i: jax.tree.map(lambda x: x[i], tree))
   count = len(state.losses)
-  singles = tuple(row(everyone, i) for i in range(count))
+  singles = tuple(row(stacked, i) for i in range(count))
   return Separate(singles, layout.part(leaves, True))
 
 
@@ -118,7 +118,7 @@ def _round_functions(program: WorkerProgram, layout: Layout, kind: str) -> Any:
     own = [held.singles[i].own for i in who]
     return own, held.server, [held.singles[i].gradient for i in stepping(who)]
 
-  attending = lambda held, who: [*(held.singles[i] for i in who), held.server]
+  inputs = lambda held, who: [*(held.singles[i] for i in who), held.server]
   round_ = functools.partial(_round, program, layout, kind)
   undonated, compute = jax.jit(round_), jax.jit(round_, donate_argnums=0)
   traffic = round_traffic_of(round_, arguments)
@@ -126,18 +126,18 @@ def _round_functions(program: WorkerProgram, layout: Layout, kind: str) -> Any:
   def round_traffic(held, who, step):
     if not traffic.depends(held, who):
       return held, traffic.look_up(held, who, step)
-    done = undonated(*arguments(held, who), np.int32(step))
-    held = held._replace(computed=(attending(held, who), done))
-    return held, unpack_traffic(done[-1])
+    results = undonated(*arguments(held, who), np.int32(step))
+    held = held._replace(computed=(inputs(held, who), results))
+    return held, unpack_traffic(results[-1])
 
   def run_round(held, who, step):
-    asked, done = held.computed or ((), None)
-    if [*map(id, asked)] != [*map(id, attending(held, who))]:
+    old_inputs, results = held.computed or ((), None)
+    if [*map(id, old_inputs)] != [*map(id, inputs(held, who))]:
       # A state changed since `round_traffic`: compute the round again. A buffer
       # can be donated once, so nothing is donated if a worker appears twice.
       run = compute if len({*who}) == len(who) else undonated
-      done = run(*arguments(held, who), np.int32(step))
-    rows, server, sent = done
+      results = run(*arguments(held, who), np.int32(step))
+    rows, server, sent = results
     for i, own in zip(who, rows, strict=True):
       held = _with(held, i, own=own)
     losses = jax.device_get([held.singles[i].loss for i in stepping(who)])
@@ -152,10 +152,10 @@ def _round_functions(program: WorkerProgram, layout: Layout, kind: str) -> Any:
 
 def _round(program, layout, kind, own, server, gradients, step):
   """Computes a round of the workers whose leaves and gradients are given."""
-  visits, one = kind == async_exchange.VISIT, attend(program, layout, kind)
+  visits, update = kind == async_exchange.VISIT, attend(program, layout, kind)
   gradient, axis = (_stacked(gradients), 0) if visits else (gradients[0], None)
   rows, server, sent = jax.vmap(
-    lambda own, gradient: one(own, server, gradient, step),
+    lambda own, gradient: update(own, server, gradient, step),
     axis_name=WORKERS,
     in_axes=(0, axis),
     out_axes=(0, None, 0),

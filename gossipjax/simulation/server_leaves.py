@@ -26,8 +26,8 @@ class Layout(NamedTuple):
 
   def joined(self, own: Sequence[Any], server: Sequence[Any]) -> Worker:
     """Makes a `Worker` from its own leaves and the server's."""
-    rest = {False: iter(own), True: iter(server)}
-    leaves = [next(rest[s]) for s in self.served]
+    iterators = {False: iter(own), True: iter(server)}
+    leaves = [next(iterators[s]) for s in self.served]
     return jax.tree.unflatten(self.form, leaves)
 
 

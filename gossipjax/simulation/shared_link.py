@@ -57,16 +57,14 @@ class SharedLink:
   def pop(self, now: float) -> list[Any]:
     """Removes and returns the transfers that end at `now`, from `next()`."""
     rates = self._rates()
-    through = [
+    done = [
       self._now + left / rate <= now + _DONE if rate else False
       for (_, left), rate in zip(self._left, rates, strict=True)
     ]
     self._run(now)
-    out = [who for (who, _), t in zip(self._left, through, strict=True) if t]
-    self._left = [
-      job for job, t in zip(self._left, through, strict=True) if not t
-    ]
-    return out
+    ended = [who for (who, _), t in zip(self._left, done, strict=True) if t]
+    self._left = [job for job, t in zip(self._left, done, strict=True) if not t]
+    return ended
 
   def to_json(self) -> dict:
     """Its state, for a checkpoint."""

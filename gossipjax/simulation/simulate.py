@@ -100,9 +100,9 @@ class VirtualTime:
     program = worker_program.worker_program(run)
     self._run, self._ledger = run, Ledger({}, run.workers)
     workers, examples = worker_program.start(run, program)
-    given = stream.feed(run, examples)
+    feed = stream.feed(run, examples)
     self._runner = round_runner_of(
-      program, exchange, workers, given, self._ledger
+      program, exchange, workers, feed, self._ledger
     )
     self.timeline = timeline_of(run, exchange, self._runner)
     if store is not None and store.last() is not None:

@@ -36,8 +36,8 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
   traffic = round_traffic_of(round_, arguments)
 
   def round_traffic(state, who, step):
-    look = traffic.ask if traffic.depends(state, who) else traffic.look_up
-    return state, look(state, who, step)
+    find_bill = traffic.ask if traffic.depends(state, who) else traffic.look_up
+    return state, find_bill(state, who, step)
 
   return Fleet(
     hold=lambda state: state,
@@ -63,33 +63,33 @@ def _arguments(size, state, who):
 
 def _round(program, workers, grads, who, step):
 
-  def one(worker, grads):
+  def update(worker, grads):
     worker, sent = program.update(worker, grads, step)
     return worker, pack_traffic(sent)
 
-  return _over_workers(one, rows_of(workers, who), rows_of(grads, who))
+  return _over_workers(update, rows_of(workers, who), rows_of(grads, who))
 
 
 def _starting(program: WorkerProgram, given: Given) -> Any:
   """`Fleet.start`."""
 
   def take_gradient(held, params, examples, worker, step):
-    (grads, of_models), losses = held
-    mine = rows_of((params, of_models), worker)
-    (loss, after), new = program.gradient(*mine, examples, worker, step)
-    kept = _put_back((grads, of_models), (new, after), worker)
-    return kept, losses.at[worker].set(loss)
+    (grads, states), losses = held
+    row = rows_of((params, states), worker)
+    (loss, after), grad = program.gradient(*row, examples, worker, step)
+    updated = _put_back((grads, states), (grad, after), worker)
+    return updated, losses.at[worker].set(loss)
 
   def start(state, worker, step):
     workers = state.workers
-    (grads, of_models), losses = take(
+    (grads, states), losses = take(
       ((state.gradients, workers.state), state.losses),
       workers.params,
       given(worker, step),
       np.int32(worker),
       np.int32(step),
     )
-    return State(workers._replace(state=of_models), grads, losses)
+    return State(workers._replace(state=states), grads, losses)
 
   take = jax.jit(take_gradient, donate_argnums=0)
   return start
@@ -103,11 +103,11 @@ def _round_functions(round_, size: int) -> Any:
   of_all = jax.jit(round_, donate_argnums=0)
 
   def run_round(state, who, step):
-    given = (*_arguments(size, state, who), np.int32(step))
+    args = (*_arguments(size, state, who), np.int32(step))
     if len(who) == size:
-      workers, sent = of_all(*given)
+      workers, sent = of_all(*args)
     else:
-      rows, sent = of_some(*given)
+      rows, sent = of_some(*args)
       workers = put(state.workers, rows, np.int32(who))
     losses = np.asarray(state.losses)[list(who)]
     return state._replace(workers=workers), losses, unpack_traffic(sent)
@@ -151,17 +151,17 @@ def _fetching() -> Any:
 def _adopt(workers, who):
   """Copies parameters and optimizer state of the second worker to the first."""
 
-  def one(worker):
+  def of_worker(worker):
     mine, late = (worker.params, worker.opt), lax.axis_index(WORKERS) == 0
     theirs, _, sent = collectives.read(mine, (1, 1), late)
     params, opt = jax.tree.map(lambda t, x: jnp.where(late, t, x), theirs, mine)
     return worker._replace(params=params, opt=opt), pack_traffic(sent)
 
-  return _over_workers(one, rows_of(workers, who))
+  return _over_workers(of_worker, rows_of(workers, who))
 
 
-def _over_workers(one, *given):
-  return jax.vmap(one, axis_name=WORKERS)(*given)
+def _over_workers(function, *args):
+  return jax.vmap(function, axis_name=WORKERS)(*args)
 
 
 def _put_back(tree, rows, who):

@@ -189,8 +189,8 @@ def silent(bill: Traffic) -> bool:
 
 def send_receive_s(link: network.Link, bill: Traffic) -> list[float]:
   """Seconds of the first worker's sent bytes, and of its received bytes."""
-  each = (float(np.asarray(x)[0]) for x in (bill.bytes, bill.received))
-  return [num_bytes / link.bytes_per_s for num_bytes in each]
+  byte_counts = (float(np.asarray(x)[0]) for x in (bill.bytes, bill.received))
+  return [num_bytes / link.bytes_per_s for num_bytes in byte_counts]
 
 
 def seconds(link: network.Link, bill: Traffic) -> float:

@@ -74,12 +74,12 @@ def triggered_mean(
     return [trigger.init(part) for part in split(tree)]
 
   def update(tree, memories, step, active=True):
-    who = 0 if scope == 'all' else lax.axis_index(collectives.axis())
+    worker = 0 if scope == 'all' else lax.axis_index(collectives.axis())
     # Random, so that exchanges do not always fall on the same round of W.
     turn = collectives.random_turn(step)
     parts, memories, sent = split(tree), [*memories], SILENCE
-    ask = lambda part, memory: trigger.update(part, memory, step, who)
-    wants, updated = zip(*map(ask, parts, memories), strict=True)
+    decide = lambda part, memory: trigger.update(part, memory, step, worker)
+    wants, updated = zip(*map(decide, parts, memories), strict=True)
     starts = jnp.stack(wants)
     if scope == 'all' and not trigger.shared:
       starts, sent = collectives.agree(starts, active)
@@ -117,8 +117,8 @@ def strategy(
     trigger = trigger._replace(per_layer=per_layer and not trigger.shared)
   limited = bounded(trigger, shortest, longest)
 
-  def exchange(*how):
-    mean = triggered_mean(*how, reset_on_receipt)
+  def exchange(*arguments):
+    mean = triggered_mean(*arguments, reset_on_receipt)
     return mean if trigger.per_layer else flattened(mean)
 
   in_pairs = exchange(of_first(limited), async_exchange.pair, 'local')

@@ -79,8 +79,8 @@ def corrected_mean(topology: Topology) -> Aggregator:
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
     _check(topology, lax.axis_size(collectives.axis()))
-    corrected = lambda by: jax.tree.map(
-      lambda y, c: (y + c).astype(y.dtype), tree, by
+    corrected = lambda correction: jax.tree.map(
+      lambda y, c: (y + c).astype(y.dtype), tree, correction
     )
     before = state.correction
     after, sent = add_differences(before, corrected(before), topology, step)

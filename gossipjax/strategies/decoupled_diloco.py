@@ -51,9 +51,9 @@ class SyncerState(NamedTuple):
   fragments: tuple[FragmentState, ...]
 
 
-def _arrive(x, pulled, state, there):
+def _arrive(x, pulled, state, arrives):
   x, steps, due = select(
-    there & (state.due >= 0),
+    arrives & (state.due >= 0),
     (pulled, jnp.zeros_like(state.steps), jnp.int32(-1)),
     (x, state.steps, state.due),
   )
@@ -78,9 +78,9 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
     return s, pulled, state._replace(server=server, due=due), sent
 
   def exchange(f, x, s, pulled, state, step, active):
-    late = active & (state.due <= step)
+    is_due = active & (state.due <= step)
     state = state._replace(steps=state.steps + jnp.int32(active))
-    x, state = _arrive(x, pulled, state, late)
+    x, state = _arrive(x, pulled, state, is_due)
     departs = step + 1 - f * period // count
     s, pulled, state, sent = lax.cond(
       (departs % period == 0) & (departs >= period),
@@ -91,12 +91,12 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
     return (x, s, pulled), (state, sent)
 
   def update(tree, state, step, active=True):
-    trees, found = map_parts(
+    trees, results = map_parts(
       parts(tree),
       (tree, state.center, state.pulled),
       lambda f, *x: exchange(f, *x, state.fragments[f], step, active),
     )
-    states, sent = zip(*found, strict=True)
+    states, sent = zip(*results, strict=True)
     return trees[0], SyncerState(*trees[1:], states), sum(sent, SILENCE)
 
   return Aggregator(init, update)
@@ -124,7 +124,7 @@ def strategy(
   rule.check()
   if not 0 <= delay < period:
     raise UserError(f'delay must be from 0 to below {period=}, got {delay}.')
-  of = lambda how: syncer(period, how, fragments, delay)
-  among = lambda workers: of(rule._replace(everyone=workers))
+  make_syncer = lambda q: syncer(period, q, fragments, delay)
+  among = lambda workers: make_syncer(rule._replace(everyone=workers))
   visits = lambda workers: async_exchange.visits(among(workers))
-  return Strategy(identity(), of(rule._replace(grace=0)), visits)
+  return Strategy(identity(), make_syncer(rule._replace(grace=0)), visits)

@@ -54,8 +54,8 @@ def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
     limit = clip / lax.axis_size(collectives.axis()) ** 0.5
     norm = norms.norm(gradients)
     factor = jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
-    short = jax.tree.map(lambda g: (factor * g).astype(g.dtype), gradients)
-    mean, state, sent = aggregator.update(short, state, step, active)
+    scaled = jax.tree.map(lambda g: (factor * g).astype(g.dtype), gradients)
+    mean, state, sent = aggregator.update(scaled, state, step, active)
     return select(active, mean, gradients), state, sent
 
   return Aggregator(aggregator.init, update)
@@ -117,5 +117,5 @@ def strategy(
   sparse.count(density, 10**9)
   mean = velocity_mean(density, own_momentum, nesterov, selection)
   # Not by with_granularity: the norm of all tensors is clipped before it.
-  each = bucketed(granularity, lambda _: mean)
-  return Strategy(clipped(clip, each), identity())
+  by_bucket = bucketed(granularity, lambda _: mean)
+  return Strategy(clipped(clip, by_bucket), identity())

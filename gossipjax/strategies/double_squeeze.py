@@ -52,20 +52,20 @@ def squeezed_mean(
     wanted = jnp.pad(wanted, (0, -flat.size % n)).reshape(n, -1)
     size = wanted.shape[1]  # Of a share.
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
-    *keys, last = jax.random.split(key, n + 1)
+    *keys, pull_key = jax.random.split(key, n + 1)
 
     mine = jax.vmap(push.compress)(wanted, jnp.stack(keys))
     theirs, pushed = collectives.all_to_all(mine)
     total = push.mean(theirs, size, 1)
-    message = pull.compress(total, last)
+    message = pull.compress(total, pull_key)
     messages, _, pulled = collectives.all_gather(message)
 
-    read = lambda compressor, messages: jax.vmap(
+    decode = lambda compressor, messages: jax.vmap(
       lambda m: compressor.decompress(m, size)
     )(messages)
-    residual = wanted - read(push, mine)
+    residual = wanted - decode(push, mine)
     residual = residual.at[me].add(total - pull.decompress(message, size))
-    mean = read(pull, messages).ravel()[: flat.size] / n
+    mean = decode(pull, messages).ravel()[: flat.size] / n
     return (
       unravel(mean.astype(flat.dtype)),
       ResidualState(residual.ravel()[: flat.size]),

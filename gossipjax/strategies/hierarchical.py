@@ -66,17 +66,17 @@ def strategy(
       'an optimizer has one momentum.'
     )
 
-  alone = inner.gradients == identity() == inside
-  before = None if alone else consecutive_groups(size)
+  only_outer = inner.gradients == identity() == inside
+  inner_groups = None if only_outer else consecutive_groups(size)
 
   def levels(inside: Aggregator, between: Aggregator) -> Aggregator:
-    found = []
+    parts = []
     if inside != identity():
-      found.append(local(among(consecutive_groups(size), inside)))
+      parts.append(local(among(consecutive_groups(size), inside)))
     if between != identity():
-      columns = among(counterparts(size), between, before)
-      found.append(every(period, by_shares(consecutive_groups(size), columns)))
-    return chain(*found) if found else identity()
+      columns = among(counterparts(size), between, inner_groups)
+      parts.append(every(period, by_shares(consecutive_groups(size), columns)))
+    return chain(*parts) if parts else identity()
 
   return Strategy(
     levels(inner.gradients, outer.gradients),

@@ -120,8 +120,8 @@ def strategy(
     if value not in OPTIONS[key]:
       remedy = nearest(value, OPTIONS[key])
       raise UserError(f'{key}={value} of hylo is unknown{remedy}')
-  known = min_size >= 0 and factor > 0 and exponent >= 0
-  if not (known and 0 < min_rate <= max_rate <= 1):
+  is_valid = min_size >= 0 and factor > 0 and exponent >= 0
+  if not (is_valid and 0 < min_rate <= max_rate <= 1):
     raise UserError(
       'hylo takes min_size, exponent >= 0, factor > 0 and 0 < min_rate <= '
       f'max_rate <= 1, got {(min_size, exponent, factor, min_rate, max_rate)}.'

@@ -50,15 +50,15 @@ def _kth_of_all(magnitude: jax.Array, k: int):
   keys = find.keys(magnitude.astype(jnp.float32))  # It may be float64.
   mine = lax.top_k(keys, min(k, keys.size))[0]
   mine = mine[::-1].astype(jnp.uint32)
-  found, sent = jnp.uint32(0), SILENCE
+  kth, sent = jnp.uint32(0), SILENCE
   for bits in range(28, -1, -4):
-    candidates = found + (jnp.arange(1, 16, dtype=jnp.uint32) << bits)
+    candidates = kth + (jnp.arange(1, 16, dtype=jnp.uint32) << bits)
     reach, cost = collectives.all_sum(
       mine.size - jnp.searchsorted(mine, candidates)
     )
     digit = (reach >= k).sum(dtype=jnp.uint32)
-    found, sent = found + (digit << bits), sent + cost
-  return lax.bitcast_convert_type(found, jnp.float32), sent
+    kth, sent = kth + (digit << bits), sent + cost
+  return lax.bitcast_convert_type(kth, jnp.float32), sent
 
 
 def ok_topk_mean(

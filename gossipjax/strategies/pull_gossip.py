@@ -43,9 +43,9 @@ class PublishedState(NamedTuple):
 def _read_all(tree, sources, active):
   total, count, sent = jax.tree.map(jnp.zeros_like, tree), 0, SILENCE
   for source in sources:
-    theirs, found, cost = collectives.read(tree, source, active)
+    theirs, arrived, cost = collectives.read(tree, source, active)
     total = jax.tree.map(jnp.add, total, theirs)
-    count, sent = count + found, sent + cost
+    count, sent = count + arrived, sent + cost
   return total, count, sent
 
 
@@ -60,8 +60,8 @@ def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
   def update(tree, state, step, active=True):
     published = select(active, tree, state.published)
     n = lax.axis_size(collectives.axis())
-    drawn = draws(n * pulls, n)
-    rounds = [[m[r * n : (r + 1) * n] for r in range(pulls)] for m in drawn]
+    sources = draws(n * pulls, n)
+    rounds = [[m[r * n : (r + 1) * n] for r in range(pulls)] for m in sources]
     reads = [functools.partial(_read_all, published, r, active) for r in rounds]
     total, count, sent = lax.switch(step % len(reads), reads)
     tree = jax.tree.map(
@@ -94,10 +94,10 @@ def strategy(
     pull = every(period, flattened(pull_mean(pulls, draws)))
     return without_look_ahead(look_ahead, pull)
 
-  drawn = functools.partial(random_targets, seed=seed, schedule=schedule)
+  random_draws = functools.partial(random_targets, seed=seed, schedule=schedule)
   return Strategy(
     identity(),
-    exchange(drawn),
+    exchange(random_draws),
     lambda workers: async_exchange.reads(
       exchange(async_exchange.pull_draws),
       async_exchange.uniform_peers(workers, pulls),

@@ -85,10 +85,10 @@ def strategy(
     push = every(period, flattened(push_mean(draws)))
     return without_look_ahead(look_ahead, push)
 
-  drawn = functools.partial(random_targets, seed=seed, schedule=schedule)
+  random_draws = functools.partial(random_targets, seed=seed, schedule=schedule)
   return Strategy(
     identity(),
-    exchange(drawn),
+    exchange(random_draws),
     lambda workers: async_exchange.pushes(
       exchange(async_exchange.push_draws), async_exchange.uniform_peers(workers)
     ),

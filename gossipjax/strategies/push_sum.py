@@ -99,8 +99,8 @@ def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
   period: local steps between two exchanges, at least 1.
   """
 
-  def exchange(*how):
-    return every(period, flattened(push_sum_mean(*how)))
+  def exchange(*arguments):
+    return every(period, flattened(push_sum_mean(*arguments)))
 
   return Strategy(
     identity(),

@@ -25,15 +25,15 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
   def update(tree, state, step, active=True):
     flat, unravel = ravel(tree)
     wanted = flat + state.residual
-    drawn = random_indices.draw(
+    indices = random_indices.draw(
       jax.random.fold_in(jax.random.key(seed), step),
       flat.size,
       sparse.count(density, flat.size),
     )
-    total, count, sent = collectives.all_reduce(wanted[drawn], active)
+    total, count, sent = collectives.all_reduce(wanted[indices], active)
 
-    mean = jnp.zeros_like(wanted).at[drawn].set(total / count)
-    residual = wanted.at[drawn].set(0)
+    mean = jnp.zeros_like(wanted).at[indices].set(total / count)
+    residual = wanted.at[indices].set(0)
     tree, residual = select(
       active,
       (unravel(mean.astype(flat.dtype)), residual),

@@ -58,9 +58,9 @@ def sampled_mean(
   def update(tree, state, step, active=True):
     flat, unravel = ravel(tree)
     count = sparse.count(density, flat.size)
-    drawn, state = draw(flat.size, count, jax.random.key(seed), step, state)
-    total, present, sent = collectives.all_reduce(flat[drawn], active)
-    mixed = unravel(flat.at[drawn].set(total / present))
+    indices, state = draw(flat.size, count, jax.random.key(seed), step, state)
+    total, present, sent = collectives.all_reduce(flat[indices], active)
+    mixed = unravel(flat.at[indices].set(total / present))
     return select(active, mixed, tree), state, sent
 
   return Aggregator(init, update)

@@ -63,8 +63,8 @@ def fragment_step(
 
   def exchange(progress, memory, step):
     def begin():
-      run = (step + 1 - offset) // period - 1
-      moved, inner, sent = mean.update(progress, memory[0], run)
+      number = (step + 1 - offset) // period - 1
+      moved, inner, sent = mean.update(progress, memory[0], number)
       return (inner, jax.tree.map(jnp.negative, moved)), sent
 
     due_now = due(step + 1 - offset)
@@ -118,7 +118,7 @@ def strategy(
     )
   if not 0 <= alpha <= 1:
     raise UserError(f'alpha must be from 0 to 1, got {alpha}.')
-  of = lambda f: fragment_step(
+  make_step = lambda f: fragment_step(
     outer,
     progress_mean(compressor, decay, exchange, seed_of(f, seed)),
     period,
@@ -127,4 +127,4 @@ def strategy(
     alpha,
   )
   cut = lambda tree: fragments_of(tree, fragments, pattern)
-  return Strategy(identity(), partitioned(cut, of))
+  return Strategy(identity(), partitioned(cut, make_step))

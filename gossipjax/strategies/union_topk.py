@@ -121,9 +121,9 @@ def strategy(
       'union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
       f'got {weight}, {decay} and {large}.'
     )
-  known = metrics(weight, decay, large)
-  if metric not in known:
-    raise UserError(f'metric={metric} is unknown{nearest(metric, known)}')
+  by_name = metrics(weight, decay, large)
+  if metric not in by_name:
+    raise UserError(f'metric={metric} is unknown{nearest(metric, by_name)}')
   sparse.count(density, 10**9)
-  mean = union_mean(density, known[metric], patience, selection)
+  mean = union_mean(density, by_name[metric], patience, selection)
   return Strategy(mean, identity())

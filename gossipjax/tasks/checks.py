@@ -31,7 +31,7 @@ def check(task: Task, batch_size: int) -> None:
   if _forms(after) != _forms(state):
     raise UserError(
       'task.loss has to return a state of the shapes and dtypes of that of '
-      f'task.init, {_told(state)}; it returns {_told(after)}.'
+      f'task.init, {_text(state)}; it returns {_text(after)}.'
     )
   _check_scores(task, params, state)
 
@@ -55,18 +55,18 @@ def scores_of(task: Task) -> dict[str, Any]:
 def _begin(task: Task) -> tuple[Tree, Tree]:
   """Shapes of the parameters and of the state to start from."""
   with as_task_error('task.init'):
-    found = jax.eval_shape(task.init, _key())
-  if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
+    result = jax.eval_shape(task.init, _key())
+  if task.stateful and not (isinstance(result, tuple) and len(result) == 2):
     raise UserError(
       'task.init of a stateful task must return (parameters, state).'
     )
-  params, state = found if task.stateful else (found, ())
+  params, state = result if task.stateful else (result, ())
   leaves = jax.tree.leaves(params)
   floats = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
   odd = [x for x in leaves if not floats(x) or not x.size]
   if odd or not leaves:
     raise UserError(
-      f'task.init returns {_told(odd)} as parameters; they have to be arrays '
+      f'task.init returns {_text(odd)} as parameters; they have to be arrays '
       'of floating point that are not empty. Others belong in the state.'
     )
   return params, state
@@ -81,16 +81,16 @@ def _returned(task: Task) -> Any:
 
   def loss(params, state, batch, key):
     if not task.stateful:
-      found = task.loss(params, batch, key), state
+      result = task.loss(params, batch, key), state
     else:
-      found = task.loss(params, state, batch, key)
-    if not isinstance(found, tuple) or len(found) != 2:
+      result = task.loss(params, state, batch, key)
+    if not isinstance(result, tuple) or len(result) != 2:
       raise UserError(
         'task.loss of a stateful task must return (loss, state), not '
-        f'{_told(found)}.'
+        f'{_text(result)}.'
       )
-    _check_loss(found[0])
-    return found
+    _check_loss(result[0])
+    return result
 
   return loss
 
@@ -114,11 +114,11 @@ def batch_shapes(examples: Tree, axis: int, size: int) -> Tree:
 
 
 def _check_loss(loss: Any) -> None:
-  array = isinstance(loss, jax.Array) and not loss.shape
-  if not array or not jnp.issubdtype(loss.dtype, jnp.floating):
-    many = 'a tuple of ' if isinstance(loss, tuple) else ''
+  is_scalar = isinstance(loss, jax.Array) and not loss.shape
+  if not is_scalar or not jnp.issubdtype(loss.dtype, jnp.floating):
+    prefix = 'a tuple of ' if isinstance(loss, tuple) else ''
     raise UserError(
-      f'task.loss returns {many}{_told(loss)}; it has to be a scalar of '
+      f'task.loss returns {prefix}{_text(loss)}; it has to be a scalar of '
       'floating point, such as the mean over the batch.'
     )
 
@@ -128,7 +128,7 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
   one, two = (_scores(task, params, state, size) for size in (1, 2))
   if not isinstance(one, dict) or not one:
     raise UserError(
-      f'task.score returns {_told(one)}; it has to be a dict of scores by name.'
+      f'task.score returns {_text(one)}; it has to be a dict of scores by name.'
     )
   for name in dict.fromkeys([*one, *two]):
     if not str(name).isidentifier():
@@ -136,7 +136,7 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
         f'task.score: {name!r} cannot name a column; use letters, digits and '
         '_, and begin with a letter or _.'
       )
-    kinds = [_kind(name, found, size) for size, found in ((1, one), (2, two))]
+    kinds = [_kind(name, scores, size) for size, scores in ((1, one), (2, two))]
     if kinds[0] != kinds[1]:
       raise UserError(
         f'task.score: {name!r} is {kinds[0]} for one example and {kinds[1]} '
@@ -169,19 +169,19 @@ def _kind(name: str, scores: dict[str, Any], size: int) -> str:
     for x in score.arrays:
       if x.shape[:1] != (size,):
         raise UserError(
-          f'task.score: {name!r} is made of {_told(x)} for {size} examples; '
+          f'task.score: {name!r} is made of {_text(x)} for {size} examples; '
           'whole_set takes arrays [examples, ...].'
         )
     return f'a function of {len(score.arrays)} arrays'
   value = score.value if isinstance(score, Total) else score
-  number = getattr(value, 'shape', None) == ()
-  if not number or jnp.issubdtype(value.dtype, jnp.complexfloating):
+  is_number = getattr(value, 'shape', None) == ()
+  if not is_number or jnp.issubdtype(value.dtype, jnp.complexfloating):
     raise UserError(
-      f'task.score: {name!r} is {_told(value)}; it has to be a number, such as '
+      f'task.score: {name!r} is {_text(value)}; it has to be a number, such as '
       'the mean over the batch.'
     )
-  sort = 'sum' if isinstance(score, Total) else 'mean'
-  return f'a {sort} of type {value.dtype}'
+  reduction = 'sum' if isinstance(score, Total) else 'mean'
+  return f'a {reduction} of type {value.dtype}'
 
 
 def _forms(tree: Tree) -> Any:
@@ -189,11 +189,11 @@ def _forms(tree: Tree) -> Any:
   return form, [(x.shape, x.dtype) for x in leaves]
 
 
-def _told(tree: Tree) -> str:
+def _text(tree: Tree) -> str:
   """Shapes and types for a sentence: 'float32[3]'."""
   leaves = jax.tree.leaves(tree)
-  told = [
+  texts = [
     f'{x.dtype}{list(x.shape)}' if hasattr(x, 'shape') else type(x).__name__
     for x in leaves[:4]
   ]
-  return ', '.join(told) + (', ...' if len(leaves) > 4 else '') or 'nothing'
+  return ', '.join(texts) + (', ...' if len(leaves) > 4 else '') or 'nothing'

@@ -56,9 +56,9 @@ def check(task: Task, batch_size: int, seed: int) -> None:
   """
   key = jax.random.key(seed)
   params, state = task.begin(key)
-  at = lambda p, batch: task.training_loss(p, state, batch, key)[0]
-  loss = functools.partial(jax.jit(at), params)
-  gradient = jax.grad(at, allow_int=True)
+  loss_at = lambda p, batch: task.training_loss(p, state, batch, key)[0]
+  loss = functools.partial(jax.jit(loss_at), params)
+  gradient = jax.grad(loss_at, allow_int=True)
   slope = functools.partial(jax.jit(gradient), params)
   pools = {'train': _pool(task.train, batch_size)}
   if _is_like(task.test, pools['train']):
@@ -72,27 +72,27 @@ def check(task: Task, batch_size: int, seed: int) -> None:
 def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
   _check_fits(whose, pool)
   found = list(suspects(pool))
-  many = len(jax.tree.leaves(pool)[0])
-  rest = [i for i in range(many) if i not in {s.row for s in found}]
-  first = np.resize(np.array(rest[:size] or [0]), size)
-  plain = float(loss(take_rows(pool, first)))
+  total = len(jax.tree.leaves(pool)[0])
+  rest = [i for i in range(total) if i not in {s.row for s in found}]
+  rows = np.resize(np.array(rest[:size] or [0]), size)
+  plain = float(loss(take_rows(pool, rows)))
   for suspect in found if np.isfinite(plain) else ():
-    batch = take_rows(pool, np.array([suspect.row, *first[1:]]))
-    why = ''
-    if not np.isfinite(at := float(loss(batch))):
-      why = f'and task.loss of a batch with it is {at}'
+    batch = take_rows(pool, np.array([suspect.row, *rows[1:]]))
+    fault = ''
+    if not np.isfinite(value := float(loss(batch))):
+      fault = f'and task.loss of a batch with it is {value}'
     elif suspect.leaf is not None:
-      why = _mistaken(batch, suspect.leaf, pool, slope)
-    if why:
+      fault = _mistaken(batch, suspect.leaf, pool, slope)
+    if fault:
       raise UserError(
-        f'{whose} has an example with {suspect.why}, {why}; {suspect.remedy}.'
+        f'{whose} has an example with {suspect.why}, {fault}; {suspect.remedy}.'
       )
   if not np.isfinite(plain):
-    whole = any(suspect.why.startswith('the int') for suspect in found)
-    labels = f', whose {LABELS}' * whole
+    integers = any(suspect.why.startswith('the int') for suspect in found)
+    hint = f', whose {LABELS}' * integers
     raise UserError(
       f'task.loss of a batch is {plain} with the parameters that task.init '
-      f'returns; check both, and the examples of {whose}{labels}.'
+      f'returns; check both, and the examples of {whose}{hint}.'
     )
 
 
@@ -100,13 +100,13 @@ def _check_fits(whose: str, pool: Tree) -> None:
   """Raises a UserError for integers that JAX would silently wrap to 32 bits."""
   for leaf in jax.tree.leaves(pool):
     if leaf.dtype.kind in 'iu' and leaf.size:
-      kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
-      ends, room = (int(leaf.min()), int(leaf.max())), jnp.iinfo(kept)
+      dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+      ends, limits = (int(leaf.min()), int(leaf.max())), jnp.iinfo(dtype)
       for number in ends:
-        if not room.min <= number <= room.max:
+        if not limits.min <= number <= limits.max:
           raise UserError(
             f'{whose} has an example with the integer {number}, and JAX keeps '
-            f'{leaf.dtype} as {kept}, into which it does not fit; number what '
+            f'{leaf.dtype} as {dtype}, into which it does not fit; number what '
             'it stands for from 0, or give floating point.'
           )
 
@@ -171,15 +171,15 @@ def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
   largest label if all labels are shifted.
   """
   leaves, form = jax.tree.flatten(batch)
-  largest, mine = int(jax.tree.leaves(pool)[leaf].max()), leaves[leaf]
-  as_it_is = slope(batch)
+  largest, labels = int(jax.tree.leaves(pool)[leaf].max()), leaves[leaf]
+  actual = slope(batch)
 
   def is_taken_for(label: int) -> bool:
-    leaves[leaf] = np.array([label, *mine[1:]], mine.dtype)
-    return _same(as_it_is, slope(jax.tree.unflatten(form, leaves)))
+    leaves[leaf] = np.array([label, *labels[1:]], labels.dtype)
+    return _same(actual, slope(jax.tree.unflatten(form, leaves)))
 
-  most = min(largest + MOST_SHIFT, int(np.iinfo(mine.dtype).max))
-  last = min(most, largest + 1 - int(mine[0]))
+  most = min(largest + MOST_SHIFT, int(np.iinfo(labels.dtype).max))
+  last = min(most, largest + 1 - int(labels[0]))
   for label in (largest, *range(largest + 1, last)):
     if is_taken_for(label):
       if label > largest and is_taken_for(most):

@@ -66,13 +66,13 @@ def weighed(each: Mapping[str, Score], weight: jax.Array) -> dict[str, Any]:
     Sums, f32[]; of a `WholeSet` its arrays, [examples, ...].
   """
 
-  def one(score):
+  def reduced(score):
     if isinstance(score, WholeSet):
       join = lambda x: x.reshape(-1, *x.shape[2:])
       return jax.tree.map(join, score)
     return jax.tree.map(lambda x: jnp.vdot(x, weight), score)
 
-  return {name: one(score) for name, score in each.items()}
+  return {name: reduced(score) for name, score in each.items()}
 
 
 def joined(parts: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
@@ -83,7 +83,7 @@ def joined(parts: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
       [workers, ...], in the order of the examples.
     count: how many examples there are.
   """
-  found = {}
+  scores = {}
   for name, first in parts[0].items():
     each = [jax.tree.leaves(part[name]) for part in parts]
     if isinstance(first, WholeSet):
@@ -92,9 +92,9 @@ def joined(parts: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
         for calls in zip(*each, strict=True)
       )
       with as_user_error(f'task.score: the function of {name!r}'):
-        found[name] = float(first.function(*joins))
+        scores[name] = float(first.function(*joins))
       continue
     sums = np.stack([leaves[0] for leaves in each], axis=1)
-    by = 1 if isinstance(first, Total) else count
-    found[name] = float(sums.sum(dtype=np.float64) / by)
-  return found
+    divisor = 1 if isinstance(first, Total) else count
+    scores[name] = float(sums.sum(dtype=np.float64) / divisor)
+  return scores

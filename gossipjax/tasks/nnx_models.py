@@ -41,8 +41,8 @@ def task_from_nnx(
     return _named(params), _named(state)
 
   def merged(graph, params, state, key):
-    mine = _unnamed(forms[0], params), _unnamed(forms[2], state)
-    return nnx.merge(graph, mine[0], _keyed(forms[1], key), mine[1])
+    parts = _unnamed(forms[0], params), _unnamed(forms[2], state)
+    return nnx.merge(graph, parts[0], _keyed(forms[1], key), parts[1])
 
   def forward(params, state, x, key):
     model = merged(training, params, state, key)
@@ -76,10 +76,10 @@ def _shapes(make: Callable[[nnx.Rngs], nnx.Module]) -> nnx.Module:
 def _named(state: Any) -> dict[str, jax.Array]:
   """The arrays of an NNX state by their paths."""
   paths = jax.tree_util.tree_leaves_with_path(state)
-  return {_words(path).removesuffix('.value'): x for path, x in paths}
+  return {_path_name(path).removesuffix('.value'): x for path, x in paths}
 
 
-def _words(path: Any) -> str:
+def _path_name(path: Any) -> str:
   """'conv.kernel.value'."""
   return '.'.join(str(getattr(k, 'key', getattr(k, 'name', k))) for k in path)
 

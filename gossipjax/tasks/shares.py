@@ -125,22 +125,22 @@ def _check_held(
   are sorted by label, or by the target of a regression."""
   if held is None:
     return
-  what, apart = 'labels', False
+  kind, disjoint = 'labels', False
   if (labels := _known_labels(task, total)) is None:
-    what, labels = 'targets', _targets(task)
+    kind, labels = 'targets', _targets(task)
     if np.shape(labels) != (total,) or np.asarray(labels).dtype.kind != 'f':
       return
   elif len(np.unique(labels)) == len(labels):  # All differ.
     return
   else:
-    apart = not np.intersect1d(labels[kept], labels[held]).size
+    disjoint = not np.intersect1d(labels[kept], labels[held]).size
     labels = labels.astype(np.int64)
   steps = np.diff(labels)
   ordered = steps.any() and ((steps >= 0).all() or (steps <= 0).all())
-  if apart or ordered:
+  if disjoint or ordered:
     raise UserError(
       'split.holdout=validation holds out the last training examples, but they '
-      f'are in the order of their {what}; shuffle them, or give the task '
+      f'are in the order of their {kind}; shuffle them, or give the task '
       'examples for `validation`.'
     )
 

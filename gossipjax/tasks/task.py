@@ -71,8 +71,8 @@ class Task(NamedTuple):
     self, params: Tree, state: Tree, batch: Tree
   ) -> Mapping[str, jax.Array]:
     """The scores of a batch."""
-    given = (params, state) if self.stateful else (params,)
-    return self.score(*given, batch)
+    model = (params, state) if self.stateful else (params,)
+    return self.score(*model, batch)
 
 
 def count(examples: Tree, what: str) -> int:

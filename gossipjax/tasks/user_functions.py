@@ -23,10 +23,10 @@ def as_task_error(what: str) -> Iterator[None]:
     try:
       yield
     except NameError as error:
-      if not (found := re.search(r'unbound axis name: (\w+)', str(error))):
+      if not (match := re.search(r'unbound axis name: (\w+)', str(error))):
         raise
       raise UserError(
-        f'{what} averages over the axis {found[1]!r}, and there is none: a '
+        f'{what} averages over the axis {match[1]!r}, and there is none: a '
         'worker computes the loss of its own batch alone. Build the model '
         'without axis_name, as BatchNorm(axis_name=None); '
         'config.state_period=1 averages the batch statistics of all workers '
@@ -35,9 +35,9 @@ def as_task_error(what: str) -> Iterator[None]:
     except InvalidRngError as error:
       if what != 'task.score':
         raise
-      first = re.sub(r' \(http.*', '', str(error).strip().splitlines()[0])
+      line = re.sub(r' \(http.*', '', str(error).strip().splitlines()[0])
       raise UserError(
-        f'{what}: {first.rstrip(".")}: in evaluation a model gets no random '
+        f'{what}: {line.rstrip(".")}: in evaluation a model gets no random '
         'numbers. What switches its dropout off has to be an argument of its '
         '__call__, such as train or deterministic, not a field of the model.'
       ) from error

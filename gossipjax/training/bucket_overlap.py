@@ -67,9 +67,9 @@ class BucketOverlap:
     Raises:
       UserError: all buckets are known at the same time.
     """
-    given = self.worker.params, self.worker.state, examples
-    one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-    shapes = jax.tree.map(one, given)
+    inputs = self.worker.params, self.worker.state, examples
+    of_worker = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+    shapes = jax.tree.map(of_worker, inputs)
     cut = gradient_stages.of_buckets(self._run, self._gradient, shapes, t, key)
     self._forms = cut.forms
     self._buckets = _buckets(self._run, cut, len(jax.tree.leaves(shapes)))
@@ -77,52 +77,52 @@ class BucketOverlap:
   def step(self, examples: Any, **shared: Any) -> None:
     """Takes a step: waits for its exchanges, and starts the local update."""
     worker, t = self.worker, shared['t']
-    given = jax.tree.leaves((worker.params, worker.state, examples))
-    of_head, of_grads = self._forms
-    kept: dict[Any, Any] = {}
-    begun, head = [], None
+    inputs = jax.tree.leaves((worker.params, worker.state, examples))
+    head_form, grads_form = self._forms
+    known: dict[Any, Any] = {}
+    futures, head = [], None
     for bucket in self._buckets:
-      needs = [kept[v] for v in bucket.stage.needs]
-      found = bucket.compute(*given, *needs, **shared)
+      needs = [known[v] for v in bucket.stage.needs]
+      results = bucket.compute(*inputs, *needs, **shared)
       if head is None:
-        head, found = _split(found, of_head.num_leaves)
-      mine, values = _split(found, len(bucket.members))
-      kept |= zip(bucket.stage.makes, values, strict=True)
-      begun.append(self._thread.submit(self._send, bucket, mine, t))
+        head, results = _split(results, head_form.num_leaves)
+      part, values = _split(results, len(bucket.members))
+      known |= zip(bucket.stage.makes, values, strict=True)
+      futures.append(self._thread.submit(self._send, bucket, part, t))
       if self._waits:
-        begun[-1].result()
+        futures[-1].result()
     self._waits = jax.process_count() == 1
-    leaves, sent = [None] * of_grads.num_leaves, []
-    for bucket, future in zip(self._buckets, begun, strict=True):
+    leaves, sent = [None] * grads_form.num_leaves, []
+    for bucket, future in zip(self._buckets, futures, strict=True):
       arrived, bill = future.result()
       sent.append(bill)
       for i, leaf in zip(bucket.members, arrived, strict=True):
         leaves[i] = leaf
-    loss, state = of_head.unflatten(head)
+    loss, state = head_form.unflatten(head)
     self.worker, bill = self._update(
-      worker, state, of_grads.unflatten(leaves), sent, t=t
+      worker, state, grads_form.unflatten(leaves), sent, t=t
     )
     self._metrics.append((loss, bill))
 
-  def _send(self, bucket: Bucket, mine: Any, t: jax.Array) -> tuple[Any, Any]:
+  def _send(self, bucket: Bucket, part: Any, t: jax.Array) -> tuple[Any, Any]:
     """Exchanges a bucket in the second thread; returns its mean and bill."""
     # A program that waits for its arguments would occupy threads of JAX.
-    jax.block_until_ready(mine)
+    jax.block_until_ready(part)
     memory = self._memory[bucket.number]
-    mine, self._memory[bucket.number], sent = bucket.exchange(mine, memory, t=t)
-    return jax.block_until_ready((mine, sent))
+    part, self._memory[bucket.number], sent = bucket.exchange(part, memory, t=t)
+    return jax.block_until_ready((part, sent))
 
   def settle(self) -> list[Any]:
     """Waits for all steps; as `OneProgram.settle`."""
-    found, self._metrics = jax.block_until_ready(self._metrics), []
-    return found
+    metrics, self._metrics = jax.block_until_ready(self._metrics), []
+    return metrics
 
   def full_state(self) -> Worker:
     """The workers with the memories of the exchanges; call `settle` first."""
     return self.worker._replace(gradients=tuple(self._memory))
 
 
-def _buckets(run: Run, cut: StagedGradient, given: int) -> list[Bucket]:
+def _buckets(run: Run, cut: StagedGradient, num_inputs: int) -> list[Bucket]:
   """The buckets in the order in which their gradients are known.
 
   Args:
@@ -136,22 +136,22 @@ def _buckets(run: Run, cut: StagedGradient, given: int) -> list[Bucket]:
       b,
       cut.members[b],
       stage,
-      lift(_computing(stage, given)),
+      lift(_computing(stage, num_inputs)),
       lift(_exchanging(parts.make(b)), donate=(1,)),
     )
     for b, stage in zip(cut.order, cut.stages, strict=True)
   ]
 
 
-def _split(values: list[Any], first: int) -> tuple[list[Any], list[Any]]:
-  return values[:first], values[first:]
+def _split(values: list[Any], count: int) -> tuple[list[Any], list[Any]]:
+  return values[:count], values[count:]
 
 
-def _computing(stage: Stage, given: int):
+def _computing(stage: Stage, num_inputs: int):
   """G of a worker: (arguments, values that the stage needs) -> its results."""
 
   def compute(*values, t, key):
-    return stage.run(*values[:given], t, key, *values[given:])
+    return stage.run(*values[:num_inputs], t, key, *values[num_inputs:])
 
   return compute
 

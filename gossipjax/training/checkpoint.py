@@ -38,15 +38,15 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
   """
   reader = ocp.PyTreeCheckpointer()
   arrays = place.absolute() / 'workers'  # Else orbax reads no names.
-  found = {*model_file.named(reader.metadata(arrays).item_metadata.tree)}
-  wanted = {*model_file.named(like)}
-  if found == wanted:
+  stored = {*model_file.named(reader.metadata(arrays).item_metadata.tree)}
+  needed = {*model_file.named(like)}
+  if stored == needed:
     return
-  tell = lambda names: ', '.join(sorted(names)[:5]) or 'nothing'
+  listed = lambda names: ', '.join(sorted(names)[:5]) or 'nothing'
   raise UserError(
     f'{place} is a checkpoint of another model, optimizer or strategy, or of '
-    f'another version of one: it has {tell(found - wanted)} in place of '
-    f'{tell(wanted - found)}. Resume with the model, the optimizer and the '
+    f'another version of one: it has {listed(stored - needed)} in place of '
+    f'{listed(needed - stored)}. Resume with the model, the optimizer and the '
     'strategy of that run, at the commit in its config.json, or name another '
     'folder.'
   )
@@ -61,8 +61,8 @@ def newest(folder: pathlib.Path) -> pathlib.Path | None:
 
 def _steps(folder: pathlib.Path) -> list[int]:
   """The steps of the checkpoints in a folder, in order."""
-  found = folder.glob('[0-9]*')
-  return sorted(int(path.name) for path in found if path.name.isdigit())
+  paths = folder.glob('[0-9]*')
+  return sorted(int(path.name) for path in paths if path.name.isdigit())
 
 
 class Store:
@@ -140,10 +140,10 @@ class Store:
     shutil.rmtree(place, ignore_errors=True)  # A damaged one.
     os.replace(half, place)
     durable_files.sync(self._folder)
-    passed = [found for found in _steps(self._folder) if found <= step]
+    steps = [s for s in _steps(self._folder) if s <= step]
     self._useless.discard(step)
-    damaged = [x for x in passed if x in self._useless]
-    intact = [x for x in passed if x not in damaged]
+    damaged = [x for x in steps if x in self._useless]
+    intact = [x for x in steps if x not in damaged]
     for old in damaged + intact[: -self._keep]:
       shutil.rmtree(self._folder / str(old))
 
@@ -164,9 +164,9 @@ class Store:
       OSError: writing to the disk fails.
     """
     if self._records:
-      found = model()
+      trained = model()
       if processes.is_first():
-        model_file.write(self._records.with_name(durable_files.MODEL), *found)
+        model_file.write(self._records.with_name(durable_files.MODEL), *trained)
 
   def last(self) -> int | None:
     """The step of the newest intact checkpoint; None without one."""
@@ -190,5 +190,5 @@ class Store:
     """The records up to the newest checkpoint, as bytes of their file."""
     if not self._last:
       return b''
-    kept = self._folder / str(self._last) / self._records.name
-    return kept.read_bytes() if kept.exists() else b''
+    path = self._folder / str(self._last) / self._records.name
+    return path.read_bytes() if path.exists() else b''

@@ -95,12 +95,12 @@ def seal(folder: pathlib.Path, names: Iterable[str] | None = None) -> None:
     OSError: writing to the disk fails.
   """
   if names is None:
-    inside = [path for path in sorted(folder.rglob('*')) if path.is_file()]
-    for path in [*inside, *(p for p in folder.rglob('*') if p.is_dir())]:
+    files = [path for path in sorted(folder.rglob('*')) if path.is_file()]
+    for path in [*files, *(p for p in folder.rglob('*') if p.is_dir())]:
       sync(path)
-    names = [path.relative_to(folder).as_posix() for path in inside]
-  found = {name: digest(folder / name) for name in names}
-  write(folder / MANIFEST, json.dumps(found, indent=2))
+    names = [path.relative_to(folder).as_posix() for path in files]
+  digests = {name: digest(folder / name) for name in names}
+  write(folder / MANIFEST, json.dumps(digests, indent=2))
 
 
 def digest(path: pathlib.Path) -> str:
@@ -112,13 +112,13 @@ def digest(path: pathlib.Path) -> str:
 def damage(folder: pathlib.Path) -> str:
   """Says how a folder differs from its manifest; '' if it does not."""
   try:
-    wanted = json.loads((folder / MANIFEST).read_bytes())
-    names = {str(name): str(value) for name, value in wanted.items()}
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    digests = {str(name): str(value) for name, value in manifest.items()}
   except FileNotFoundError:
     return f'{MANIFEST} is missing'
   except (OSError, ValueError, AttributeError, RecursionError):
     return f'{MANIFEST} is damaged'
-  for name, value in names.items():
+  for name, value in digests.items():
     try:
       if digest(folder / name) != value:
         return f'{name} is not as it was written'

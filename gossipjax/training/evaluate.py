@@ -35,8 +35,8 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
   mean = jax.tree.map(lambda x: x[0] + (x - x[:1]).mean(axis=0), params)
 
   def square(x, m):  # float16 overflows at a distance of 256.
-    far = norms.widened(x) - norms.widened(m[None])
-    return jnp.sum(jnp.square(far)) / x.shape[0]
+    difference = norms.widened(x) - norms.widened(m[None])
+    return jnp.sum(jnp.square(difference)) / x.shape[0]
 
   squares = jax.tree.map(square, params, mean)
   return mean, jnp.sqrt(sum(jax.tree.leaves(squares)))
@@ -64,29 +64,29 @@ def held_out_scorer(
   chunk = -(-total // (devices * calls))
   rows = np.arange(calls * devices * chunk).reshape(calls, workers, -1)
   real = (rows < total).astype(np.float32)
-  mine = executor.local_workers
+  local = executor.local_workers
   chunk_of = lambda r, w: executor.put_split(
-    (take_rows(test, r[mine] % total), w[mine])
+    (take_rows(test, r[local] % total), w[local])
   )
   pairs = list(zip(rows, real, strict=True))
   # Arrays are placed on the devices once; a source is read at each evaluation.
-  kept = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
+  placed = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
 
   @executor.run
   def score(examples, weight, params, state):
-    each = jax.vmap(
+    single = jax.vmap(
       lambda example: task.scores(
         params, state, jax.tree.map(lambda x: x[None], example)
       )
     )(examples)
-    return metrics.weighed(each, weight)
+    return metrics.weighed(single, weight)
 
   def evaluate(params: Tree, state: Tree) -> dict[str, float]:
-    chunks = (chunk_of(*p) for p in pairs) if kept is None else kept
-    mine = [
+    chunks = (chunk_of(*p) for p in pairs) if placed is None else placed
+    local = [
       executors.to_host(score(*c, params=params, state=state)) for c in chunks
     ]
-    return metrics.joined(_of_each(executors.gather(mine), executor), total)
+    return metrics.joined(_of_each(executors.gather(local), executor), total)
 
   return evaluate
 
@@ -142,12 +142,12 @@ def scores(
   alike &= not jax.tree.leaves(states.first)
   first = jax.tree.map(lambda x: x[0], params)
   of_first = of_mean if alike else score(first, states.first)
-  found = {
+  named = {
     **{f'test_{k}': v for k, v in of_mean.items()},
     **{f'worker0_{k}': v for k, v in of_first.items()},
   }
-  fields = {k: v for k, v in found.items() if k in Record.__struct_fields__}
-  others = {k: v for k, v in found.items() if k not in fields}
+  fields = {k: v for k, v in named.items() if k in Record.__struct_fields__}
+  others = {k: v for k, v in named.items() if k not in fields}
   return {
     'consensus_distance': distance,
     **fields,

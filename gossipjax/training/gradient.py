@@ -73,9 +73,9 @@ def _accumulated(gradient: Callable[..., Any], parts: int) -> Any:
   def mean(params, state, batch, key):
     cut = lambda x: x.reshape(parts, x.shape[0] // parts, *x.shape[1:])
 
-    def micro(carry, given):
+    def micro(carry, item):
       state, sums = carry
-      i, part = given
+      i, part = item
       (loss, state), grads = gradient(
         params, state, part, jax.random.fold_in(key, i)
       )

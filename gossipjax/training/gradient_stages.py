@@ -83,13 +83,13 @@ def of_buckets(
   closed, (head, grads) = trace(given, t, key)
   first = len(jax.tree.leaves(head))
   members = run.strategy.gradients.parts.of(grads)
-  places = [[first + i for i in mine] for mine in members]
-  when = [ready(closed, mine) for mine in places]
-  order = sorted(range(len(when)), key=when.__getitem__)
+  places = [[first + i for i in bucket] for bucket in members]
+  ready_at = [ready(closed, bucket) for bucket in places]
+  order = sorted(range(len(ready_at)), key=ready_at.__getitem__)
   groups = [places[b] for b in order]
   groups[0] = [*range(first), *groups[0]]
-  found = stages(closed, groups)
-  if not any(stage.computes for stage in found[1:]):
+  cut = stages(closed, groups)
+  if not any(stage.computes for stage in cut[1:]):
     raise UserError(
       'config.overlap: the gradients of all buckets are complete at the same '
       'time, so that nothing can overlap; use smaller buckets '
@@ -97,7 +97,7 @@ def of_buckets(
       'config.accumulate=0, or config.overlap=False.'
     )
   forms = jax.tree.structure(head), jax.tree.structure(grads)
-  return StagedGradient(found, order, members, forms)
+  return StagedGradient(cut, order, members, forms)
 
 
 def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
@@ -118,9 +118,9 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
 
 def ready(closed: ClosedJaxpr, results: Sequence[int]) -> int:
   """The number of a program's equations after which these results are known."""
-  wanted = {closed.jaxpr.outvars[i] for i in results}
-  made = enumerate((eqn.outvars for eqn in closed.jaxpr.eqns), 1)
-  return max((n for n, out in made if wanted & {*out}), default=0)
+  targets = {closed.jaxpr.outvars[i] for i in results}
+  outputs = enumerate((eqn.outvars for eqn in closed.jaxpr.eqns), 1)
+  return max((n for n, out in outputs if targets & {*out}), default=0)
 
 
 def stages(closed: ClosedJaxpr, groups: Sequence[Sequence[int]]) -> list[Stage]:
@@ -131,22 +131,22 @@ def stages(closed: ClosedJaxpr, groups: Sequence[Sequence[int]]) -> list[Stage]:
     groups: for each stage, the positions of its results.
   """
   jaxpr = closed.jaxpr
-  wanted = [[jaxpr.outvars[i] for i in group] for group in groups]
-  given, made, steps = {*jaxpr.invars, *jaxpr.constvars}, [], []
-  for results in wanted:
-    steps.append(equations(jaxpr, results, given))
-    made.append([v for eqn in steps[-1] for v in eqn.outvars if _lasts(v)])
-    given |= {*made[-1]}
-  found: list[Stage] = []
-  for n, results in enumerate(wanted):
-    mine = _used(steps[n], results)
-    later = set().union(*map(_used, steps[n + 1 :], wanted[n + 1 :]))
-    needs = [v for before in made[:n] for v in before if v in mine]
-    makes = [v for v in dict.fromkeys(made[n]) if v in later]
+  targets = [[jaxpr.outvars[i] for i in group] for group in groups]
+  known, outputs, steps = {*jaxpr.invars, *jaxpr.constvars}, [], []
+  for results in targets:
+    steps.append(equations(jaxpr, results, known))
+    outputs.append([v for eqn in steps[-1] for v in eqn.outvars if _lasts(v)])
+    known |= {*outputs[-1]}
+  cut: list[Stage] = []
+  for n, results in enumerate(targets):
+    used = _used(steps[n], results)
+    later = set().union(*map(_used, steps[n + 1 :], targets[n + 1 :]))
+    needs = [v for earlier in outputs[:n] for v in earlier if v in used]
+    makes = [v for v in dict.fromkeys(outputs[n]) if v in later]
     run = part(closed, [*jaxpr.invars, *needs], [*results, *makes])
     computes = any(map(_multiplies, steps[n]))
-    found.append(Stage(run, needs, makes, computes))
-  return found
+    cut.append(Stage(run, needs, makes, computes))
+  return cut
 
 
 def _multiplies(eqn: JaxprEqn) -> bool:
@@ -154,7 +154,7 @@ def _multiplies(eqn: JaxprEqn) -> bool:
   if eqn.primitive.name in ('dot_general', 'conv_general_dilated'):
     return True
   inner = (x for x in eqn.params.values() if isinstance(x, ClosedJaxpr | Jaxpr))
-  return any(_multiplies(one) for program in inner for one in program.eqns)
+  return any(_multiplies(e) for program in inner for e in program.eqns)
 
 
 def _lasts(v: Var) -> bool:

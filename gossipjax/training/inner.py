@@ -82,10 +82,10 @@ def make(
   if number == 1:
     return inner_devices.ALONE
   checks.check(task, config.batch_size)
-  if kind and not _elementwise(given or _at_once(config.optimizer)):
-    named = f'optimizer.name={config.optimizer.name}'
+  if kind and not _elementwise(given or _with_unit_rate(config.optimizer)):
+    label = f'optimizer.name={config.optimizer.name}'
     raise UserError(
-      f'config.inner={kind}: {"the optimizer" if given else named} needs whole '
+      f'config.inner={kind}: {"the optimizer" if given else label} needs whole '
       "tensors, and each device has a shard; set config.inner='' or take an "
       'optimizer that treats each entry by itself, such as sgd or adamw.'
     )
@@ -93,15 +93,15 @@ def make(
   return inner_devices.inner(number, kind, params)
 
 
-def _at_once(config: Mapping[str, Any]) -> optax.GradientTransformation:
+def _with_unit_rate(config: Mapping[str, Any]) -> optax.GradientTransformation:
   """The optimizer of a config, at a rate that is 1 from the first step on.
 
   At small rates, as in a warm-up, optimizers that estimate distances (prodigy)
   show only after many steps that they need whole tensors.
   """
   of_rate = inspect.signature(optimizer.schedule).parameters
-  given = {key: value for key, value in config.items() if key not in of_rate}
-  return optimizer.make(given | {'learning_rate': 1.0}, PROBES)
+  kwargs = {key: value for key, value in config.items() if key not in of_rate}
+  return optimizer.make(kwargs | {'learning_rate': 1.0}, PROBES)
 
 
 PROBES = 32
@@ -121,21 +121,21 @@ def _elementwise(tx: optax.GradientTransformation) -> bool:
     update, state = tx.update(grad, state, params)
     return optax.apply_updates(params, update), state, update
 
-  step_each = jax.jit(jax.vmap(step))
+  step_shards = jax.jit(jax.vmap(step))
   whole = start, jax.jit(tx.init)(start)
-  each = (parts := shards.cut(start, 2)), jax.jit(jax.vmap(tx.init))(parts)
-  seen = False
+  by_shard = (parts := shards.cut(start, 2)), jax.jit(jax.vmap(tx.init))(parts)
+  has_updates = False
   # Small gradients and large ones, since some are clipped; rows of different
   # sizes, so that shards differ; a common mean, along which distances grow.
   for size in np.geomspace(1e-3, 1e6, PROBES):
     rows = size * random.lognormal(size=(256, 1))
     grad = jnp.float32(rows * (mean + random.standard_normal(mean.shape)))
     *whole, update = step(*whole, grad)
-    *each, pieces = step_each(*each, shards.cut(grad, 2))
-    other, largest = shards.joined(pieces, update), np.abs(update).max()
+    *by_shard, pieces = step_shards(*by_shard, shards.cut(grad, 2))
+    from_shards, largest = shards.joined(pieces, update), np.abs(update).max()
     if not np.isfinite(largest) or not np.allclose(
-      update, other, rtol=1e-4, atol=1e-6 * largest
+      update, from_shards, rtol=1e-4, atol=1e-6 * largest
     ):
       return False
-    seen |= bool(largest > 0)
-  return seen
+    has_updates |= bool(largest > 0)
+  return has_updates

@@ -108,9 +108,9 @@ class Ledger:
     self.loss_steps += losses.shape[1]
     self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
     # After a resume, bytes of a part of the run must not count for all steps.
-    whole = self.wire or self.step == losses.shape[1]
+    is_complete = self.wire or self.step == losses.shape[1]
     counts = None if wire is None else (wire + (self.wire or 0)).tolist()
-    self.wire = counts if whole else None
+    self.wire = counts if is_complete else None
     self._add_traffic(sent)
     self._hide(sent, step_s or 0.0)
 
@@ -118,9 +118,9 @@ class Ledger:
     """Adds the seconds of these steps' communication that computing hides;
     workers wait for all exchanges at the end of the steps."""
     for name in self.hidden_s:
-      each = network.seconds(self._links[name], sent).tolist()
-      waited = network.waited_seconds(each, step_s, self._late)
-      self.hidden_s[name] += sum(each) - waited
+      exchange_s = network.seconds(self._links[name], sent).tolist()
+      waited = network.waited_seconds(exchange_s, step_s, self._late)
+      self.hidden_s[name] += sum(exchange_s) - waited
 
   def _add_traffic(self, sent: Traffic) -> None:
     """Adds traffic of all workers, leaves [workers, exchanges]."""
@@ -187,10 +187,10 @@ class Ledger:
       UserError: it has other keys, as that of another version may.
     """
     known = self.to_json().keys()
-    unlike = (found.keys() - known) | (known - _ADDED - found.keys())
-    if unlike:
+    odd_keys = (found.keys() - known) | (known - _ADDED - found.keys())
+    if odd_keys:
       raise UserError(
-        f'The totals of the checkpoint differ in {", ".join(sorted(unlike))} '
+        f'The totals of the checkpoint differ in {", ".join(sorted(odd_keys))} '
         'from those of this version; go on with the commit in config.json of '
         'that run.'
       )

@@ -67,42 +67,42 @@ def of_config(
   if not config.get('cluster') and not engine:
     return None
   # In real time, steps are not delayed unless the config's cluster says so.
-  told = config.get('cluster') or {'step_s': 0.0}
-  found = arguments.call(
-    cluster, told, 'cluster', config.workers, config.steps, link
+  settings = config.get('cluster') or {'step_s': 0.0}
+  result = arguments.call(
+    cluster, settings, 'cluster', config.workers, config.steps, link
   )
   if engine:
-    _check_modelled(engine, told)
-  elif found.trace is None:
-    link = found.link
+    _check_modelled(engine, settings)
+  elif result.trace is None:
+    link = result.link
     check_passing(
-      found.step_s, found.asynchronous, link.latency_s, link.bytes_per_s
+      result.step_s, result.asynchronous, link.latency_s, link.bytes_per_s
     )
-  if engine and not found.asynchronous:
+  if engine and not result.asynchronous:
     raise UserError(
       f'engine={engine} runs workers that do not wait for each other; set '
       "cluster.asynchronous=True, or engine=''."
     )
-  if found.asynchronous and strategy.async_exchange is None:
+  if result.asynchronous and strategy.async_exchange is None:
     remedy = "engine=''" if engine else 'cluster.asynchronous=False'
     raise UserError(
       f'strategy {config.strategy.name} needs all workers at once; '
       f'set {remedy}; a single variant may set it, too.'
     )
-  if found.asynchronous and strategy.state is not None:
+  if result.asynchronous and strategy.state is not None:
     raise UserError(
       'config.state_period averages model states over all workers at once, and '
       'asynchronous workers do not wait for each other; set it to 0, or '
       'cluster.asynchronous=False.'
     )
-  return found
+  return result
 
 
-def _check_modelled(engine: str, told: Mapping[str, Any]) -> None:
+def _check_modelled(engine: str, settings: Mapping[str, Any]) -> None:
   for key in _MODELLED:
     default = inspect.signature(cluster).parameters[key].default
-    if (given := told.get(key)) not in (None, default):
+    if (value := settings.get(key)) not in (None, default):
       raise UserError(
-        f'cluster.{key}={given} has no effect with engine={engine}, where links'
+        f'cluster.{key}={value} has no effect with engine={engine}, where links'
         f" are real; leave it at {default}, or set engine=''."
       )

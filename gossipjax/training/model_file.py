@@ -26,11 +26,11 @@ def write(path: pathlib.Path, params: Tree, state: Tree) -> None:
     OSError: writing to the disk fails.
   """
   parts = {'params': named(params), 'state': named(state)}
-  told = {
+  contents = {
     part: {name: np.asarray(_bits(x)) for name, x in leaves.items()}
     for part, leaves in parts.items()
   }
-  durable_files.write(path, serialization.msgpack_serialize(told))
+  durable_files.write(path, serialization.msgpack_serialize(contents))
 
 
 def named(tree: Tree) -> dict[str, Any]:
@@ -76,13 +76,13 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
   sealed = path.with_name(durable_files.MANIFEST).exists()
   if sealed and (fault := durable_files.damage(path.parent)):
     raise UserError(f'{path.parent} has changed since the run ended: {fault}.')
-  found = serialization.msgpack_restore(path.read_bytes())
+  stored = serialization.msgpack_restore(path.read_bytes())
   if task is None:
-    return found
+    return stored
   check_kind('trained: the task', task, Task)
   forms = jax.eval_shape(task.begin, jax.random.key(0))
   params, state = (
-    _in_form(form, found[part], path)
+    _in_form(form, stored[part], path)
     for form, part in zip(forms, ('params', 'state'), strict=True)
   )
   if task.as_model:
@@ -92,11 +92,11 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
 
 def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
   """The tree of this form, with the arrays of a file as its leaves."""
-  wanted = named(form)
-  shapes = {name: x.shape for name, x in wanted.items() if not _is_key(x)}
+  by_name = named(form)
+  shapes = {name: x.shape for name, x in by_name.items() if not _is_key(x)}
   known = {name: x.shape for name, x in arrays.items() if name in shapes}
-  if wanted.keys() != arrays.keys() or shapes != known:
-    odd = {*wanted} ^ {*arrays} or {n for n in known if known[n] != shapes[n]}
+  if by_name.keys() != arrays.keys() or shapes != known:
+    odd = {*by_name} ^ {*arrays} or {n for n in known if known[n] != shapes[n]}
     raise UserError(
       f'{path} is of another model than this task: they differ in '
       f'{", ".join(sorted(odd)[:5])}.'
@@ -105,6 +105,6 @@ def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
     jax.random.wrap_key_data(arrays[name])
     if _is_key(x)
     else jnp.asarray(arrays[name])  # A traced index does not index NumPy's.
-    for name, x in wanted.items()
+    for name, x in by_name.items()
   ]
   return jax.tree.unflatten(jax.tree.structure(form), leaves)

@@ -87,8 +87,8 @@ def averaging(
     if the others are absent. The bytes sent for the mean are entered into the
     ledger as traffic of evaluation.
   """
-  everyone = Strategy(identity(), identity(), state=mean_state())
-  mean_of_all = inner.exchanging(everyone).state
+  strategy = Strategy(identity(), identity(), state=mean_state())
+  mean_of_all = inner.exchanging(strategy).state
 
   @executor.run
   def program(state):
@@ -101,10 +101,10 @@ def averaging(
     if not jax.tree.leaves(states):
       return EvalStates(states, states)
     means, sent = program(states)
-    found = executors.gather(executors.to_host(sent))
-    bill: Traffic = unpack_traffic(found, inner.devices)
-    paid = slice(None) if who is None else np.array(who)
-    ledger.evaluation[paid] += np.asarray(bill.bytes) + np.asarray(bill.inner)
+    packed = executors.gather(executors.to_host(sent))
+    bill: Traffic = unpack_traffic(packed, inner.devices)
+    payers = slice(None) if who is None else np.array(who)
+    ledger.evaluation[payers] += np.asarray(bill.bytes) + np.asarray(bill.inner)
     first = (0,) if inner.devices == 1 else (0, 0)
     take = lambda tree: jax.tree.map(lambda x: x[first], tree)
     return EvalStates(take(means), take(states))

@@ -23,10 +23,10 @@ def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
   Raises:
     UserError: they do not agree.
   """
-  theirs = optimizer.get('momentum') or 0
+  momentum = optimizer.get('momentum') or 0
   for key, _, level in _levels(strategy):
     assumed = level.get('look_ahead') or 0
-    if assumed and (optimizer['name'], optimizer.get('nesterov'), theirs) != (
+    if assumed and (optimizer['name'], optimizer.get('nesterov'), momentum) != (
       'sgd',
       True,
       assumed,
@@ -37,7 +37,7 @@ def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
         f'another optimizer set --config.{key}.look_ahead=0, or, if a variant '
         f'has this strategy, --config.variants.VARIANT.{key}.look_ahead=0.'
       )
-    if level.get('own_momentum') and theirs:
+    if level.get('own_momentum') and momentum:
       raise UserError(
         f'strategy {level["name"]} has a momentum of its own; set '
         'optimizer.momentum=0 and optimizer.nesterov=False.'
@@ -51,8 +51,8 @@ def agree(config: ConfigDict) -> None:
   off. Any `look_ahead` becomes the optimizer's Nesterov momentum, or 0.
   """
   optimizer = config.optimizer
-  found = [*_levels(config.strategy)]
-  if any('own_momentum' in level for *_, level in found):
+  levels = [*_levels(config.strategy)]
+  if any('own_momentum' in level for *_, level in levels):
     for key, off in (('momentum', 0.0), ('nesterov', False)):
       if key in optimizer:
         optimizer[key] = off
@@ -73,11 +73,11 @@ def look_ahead(
       changed. None: every one is.
   """
   old = None if before is None else _nesterov(before)
-  for _, given, level in _levels(strategy):
+  for _, section, level in _levels(strategy):
     if 'look_ahead' in level and old in (None, level['look_ahead']):
-      is_typed = isinstance(given, ConfigDict)  # Perhaps as an integer.
-      with given.ignore_type() if is_typed else contextlib.nullcontext():
-        given['look_ahead'] = _nesterov(optimizer)
+      is_typed = isinstance(section, ConfigDict)  # Perhaps as an integer.
+      with section.ignore_type() if is_typed else contextlib.nullcontext():
+        section['look_ahead'] = _nesterov(optimizer)
 
 
 def _nesterov(optimizer: Mapping[str, Any]) -> float:
@@ -95,11 +95,11 @@ def _levels(
     Its key in a config; the value of that key; the value with all defaults.
   """
   function = resolve.strategy_function(strategy['name'])
-  given = {k: v for k, v in strategy.items() if v is not None}
-  yield key, strategy, settings(function) | given
+  options = {k: v for k, v in strategy.items() if v is not None}
+  yield key, strategy, settings(function) | options
   for name, parameter in inspect.signature(function).parameters.items():
-    level = given.get(name)
+    level = options.get(name)
     level = {'name': level} if isinstance(level, str) else level
-    named = isinstance(level, Mapping | ConfigDict) and level.get('name')
-    if parameter.annotation is Strategy and named:
+    has_name = isinstance(level, Mapping | ConfigDict) and level.get('name')
+    if parameter.annotation is Strategy and has_name:
       yield from _levels(level, f'{key}.{name}')

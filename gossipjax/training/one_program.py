@@ -46,8 +46,8 @@ class OneProgram:
   def settle(self) -> list[Any]:
     """Waits; returns the losses and traffic digits of each step since the last
     call, as rows of the executor."""
-    found, self._metrics = jax.block_until_ready(self._metrics), []
-    return found
+    metrics, self._metrics = jax.block_until_ready(self._metrics), []
+    return metrics
 
   def full_state(self) -> Worker:
     """The workers with all that a checkpoint has to keep."""

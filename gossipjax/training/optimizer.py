@@ -42,28 +42,28 @@ def schedule(
   """
   total = schedule_steps or steps
   schedules.check_boundaries(schedule, boundaries)
-  after = schedules.make(
+  main = schedules.make(
     schedule,
     learning_rate,
     max(1, total - warmup_steps),
     tuple(b - warmup_steps for b in boundaries),
   )
-  whole = after
+  full = main
   if warmup_steps:
-    rise = optax.linear_schedule(0, learning_rate, warmup_steps)
-    whole = optax.join_schedules([rise, after], [warmup_steps])
+    warmup = optax.linear_schedule(0, learning_rate, warmup_steps)
+    full = optax.join_schedules([warmup, main], [warmup_steps])
   if total == steps:
-    return whole
+    return full
   # In integers, and in a table since step x total may not fit 32 bits.
-  stretched = (np.arange(steps + 1) * total // steps).astype(np.int32)
-  return lambda step: whole(jnp.asarray(stretched)[jnp.asarray(step)])
+  table = (np.arange(steps + 1) * total // steps).astype(np.int32)
+  return lambda step: full(jnp.asarray(table)[jnp.asarray(step)])
 
 
 def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:
   """The learning rate by step of `config.optimizer`; see `schedule`."""
   known = inspect.signature(schedule).parameters
-  given = {key: value for key, value in config.items() if key in known}
-  return call(schedule, {'steps': steps, **given}, 'optimizer')
+  kwargs = {key: value for key, value in config.items() if key in known}
+  return call(schedule, {'steps': steps, **kwargs}, 'optimizer')
 
 
 def unreached(config: Mapping[str, Any], steps: int) -> str:
@@ -103,8 +103,8 @@ def make(
       more than gradients and parameters.
   """
   of_rate = inspect.signature(schedule).parameters
-  given = {key: value for key, value in config.items() if key not in of_rate}
-  make_one = optimizers.function(name := given.pop('name'))
+  kwargs = {key: value for key, value in config.items() if key not in of_rate}
+  make_one = optimizers.function(name := kwargs.pop('name'))
   found_rate = rate(config, steps)
   if name in CONSTANT:
     if config.get('schedule', 'constant') != 'constant' or config.get(
@@ -112,24 +112,24 @@ def make(
     ):
       raise UserError(f'optimizer.name={name} takes a constant rate only.')
     found_rate = config['learning_rate']
-  decay, takes = [], inspect.signature(make_one).parameters
-  if 'weight_decay' not in takes:
-    decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
+  decay, known = [], inspect.signature(make_one).parameters
+  if 'weight_decay' not in known:
+    decay = [optax.add_decayed_weights(kwargs.pop('weight_decay', 0.0))]
   if ':' in name:
-    found = call(make_one, given, 'optimizer', found_rate, seed=seed)
+    transform = call(make_one, kwargs, 'optimizer', found_rate, seed=seed)
   else:
-    _check_known(name, given, [*takes])
-    own = given.get('key') or 0  # Of optax, whose `seed` is deprecated.
-    if 'key' in takes and 'seed' not in given and isinstance(own, int):
-      given['key'], seed = own + seed, 0
+    _check_known(name, kwargs, [*known])
+    own_key = kwargs.get('key') or 0  # Of optax, whose `seed` is deprecated.
+    if 'key' in known and 'seed' not in kwargs and isinstance(own_key, int):
+      kwargs['key'], seed = own_key + seed, 0
     # By name, since not all take it first or annotate it as a schedule.
     make_one = functools.partial(make_one, learning_rate=found_rate)
-    found = call(make_one, given, 'optimizer', seed=seed)
+    transform = call(make_one, kwargs, 'optimizer', seed=seed)
   kind = optax.GradientTransformation
-  own_functions.returned(found, kind, 'optimizer.name', name)
+  own_functions.returned(transform, kind, 'optimizer.name', name)
   if ':' not in name:
-    _check_arguments(f'optimizer.name={name}', found)
-  return optax.chain(*decay, found)
+    _check_arguments(f'optimizer.name={name}', transform)
+  return optax.chain(*decay, transform)
 
 
 def _check_known(name: str, given: Iterable[str], known: list[str]) -> None:

@@ -59,20 +59,20 @@ class Overlapped:
 
   def step(self, examples: Any, **shared: Any) -> None:
     """Starts a step; waits for the exchange that arrives in it."""
-    before, t = self.worker, shared['t']
+    worker, t = self.worker, shared['t']
     (loss, state), grads = self._gradient(
-      before.params, before.state, examples, **shared
+      worker.params, worker.state, examples, **shared
     )
     arriving, _ = self._arriving.popleft().result()
-    self.worker, leaving = self._update(before, state, grads, arriving, t=t)
-    begun = self._thread.submit(self._send, leaving, t)
+    self.worker, leaving = self._update(worker, state, grads, arriving, t=t)
+    future = self._thread.submit(self._send, leaving, t)
     if self._waits:
-      begun.result()
+      future.result()
       self._waits = jax.process_count() == 1
-    self._arriving.append(begun)
+    self._arriving.append(future)
     # At most two steps in flight, as in OneProgram.
     jax.block_until_ready(self._metrics[-1][0] if self._metrics else loss)
-    self._metrics.append((loss, begun))
+    self._metrics.append((loss, future))
 
   def _send(self, leaving: Any, t: jax.Array) -> tuple[Any, jax.Array]:
     """Exchanges in the second thread; returns what arrives, traffic digits."""
@@ -83,23 +83,23 @@ class Overlapped:
 
   def settle(self) -> list[Any]:
     """Waits for all steps and exchanges; as `OneProgram.settle`."""
-    found = [(loss, begun.result()[1]) for loss, begun in self._metrics]
+    results = [(loss, future.result()[1]) for loss, future in self._metrics]
     self._metrics = []
-    return jax.block_until_ready(found)
+    return jax.block_until_ready(results)
 
   def full_state(self) -> Worker:
     """The workers with the exchanges in flight; call `settle` first."""
     own = getattr(self.worker, self._slot)
-    in_flight = tuple(begun.result()[0] for begun in self._arriving)
+    in_flight = tuple(future.result()[0] for future in self._arriving)
     state = self._joined(own, self._memory, in_flight)
     return self.worker._replace(**{self._slot: state})
 
 
 def _done(arriving: Any) -> concurrent.futures.Future:
   """An exchange that has ended."""
-  found: concurrent.futures.Future = concurrent.futures.Future()
-  found.set_result((arriving, None))
-  return found
+  future: concurrent.futures.Future = concurrent.futures.Future()
+  future.set_result((arriving, None))
+  return future
 
 
 def _local_step(run: Run, slot: str, late: Late):
@@ -113,13 +113,13 @@ def _local_step(run: Run, slot: str, late: Late):
     tree, own = late.arrive(tree, own, arriving, step)
     return tree, (own, leaving), SILENCE
 
-  replaced: dict[str, Any] = {slot: Aggregator(lambda tree: (), local)}
-  silent = run.strategy._replace(**replaced)
-  _, update = make_worker(silent, run.optimizer)
+  slots: dict[str, Any] = {slot: Aggregator(lambda tree: (), local)}
+  local_strategy = run.strategy._replace(**slots)
+  _, update = make_worker(local_strategy, run.optimizer)
 
   def step(worker, state, grads, arriving, t):
-    given = {'state': state, slot: (getattr(worker, slot), arriving)}
-    worker, _ = update(worker._replace(**given), grads, t)
+    changes = {'state': state, slot: (getattr(worker, slot), arriving)}
+    worker, _ = update(worker._replace(**changes), grads, t)
     own, leaving = getattr(worker, slot)
     return worker._replace(**{slot: own}), leaving
 

@@ -76,16 +76,16 @@ def _remedy(config: ConfigDict, strategy: Strategy) -> str:
     'granularity.name=layer': {'granularity': {'name': 'layer'}},
     'delay=1': {'delay': 1},
   }
-  found = []
-  for words, change in changes.items():
+  remedies = []
+  for setting, change in changes.items():
     if {*change} <= {*config.strategy}:
-      other = resolve.strategy({**config.strategy, **change})
-      if _overlaps(other._replace(state=strategy.state)):
-        found.append(f'strategy.{words}')
+      changed = resolve.strategy({**config.strategy, **change})
+      if _overlaps(changed._replace(state=strategy.state)):
+        remedies.append(f'strategy.{setting}')
   if _overlaps(strategy._replace(state=None)):
-    found.append('config.state_period=0')
-  if found:
-    return f'set {" or ".join(found)}, or config.overlap=False'
+    remedies.append('config.state_period=0')
+  if remedies:
+    return f'set {" or ".join(remedies)}, or config.overlap=False'
   return (
     'set config.overlap=False, or take delayed_averaging, delayed_gossip, '
     'delayed_all_reduce, streaming_diloco or one whose gradients go in buckets '

@@ -30,27 +30,27 @@ def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
       the kind is unknown, or `draw` returns no workers.
   """
   with as_user_error(f'{whose}.async_exchange'):
-    found = given.async_exchange(workers)
-  if not isinstance(found, AsyncExchange):
+    exchange = given.async_exchange(workers)
+  if not isinstance(exchange, AsyncExchange):
     raise UserError(
-      f'{whose}.async_exchange returns {type(found).__name__}; it has to '
+      f'{whose}.async_exchange returns {type(exchange).__name__}; it has to '
       'return an AsyncExchange, see gossipjax/async_exchange.py.'
     )
-  if found.kind not in KINDS:
+  if exchange.kind not in KINDS:
     raise UserError(
-      f'{whose}.async_exchange: kind={found.kind!r} is none of '
+      f'{whose}.async_exchange: kind={exchange.kind!r} is none of '
       f'{", ".join(KINDS)}; make it with a function of that name in '
       'gossipjax.async_exchange, such as meets.'
     )
   for worker in range(workers):
     with as_user_error(f'{whose}.async_exchange: draw(worker, generator)'):
-      others = [*found.draw(worker, np.random.default_rng(worker))]
-    if not all(other in range(workers) for other in others):
+      peers = [*exchange.draw(worker, np.random.default_rng(worker))]
+    if not all(peer in range(workers) for peer in peers):
       raise UserError(
-        f'{whose}.async_exchange: draw({worker}, generator) returns {others}; '
+        f'{whose}.async_exchange: draw({worker}, generator) returns {peers}; '
         f'it has to return workers, numbers from 0 to {workers - 1}.'
       )
-  return found
+  return exchange
 
 
 def of_optimizer(

@@ -68,8 +68,8 @@ class Record(
 
 def held_out(record: Record) -> dict[str, float]:
   """The held-out scores of a record by name; {} between evaluations."""
-  found = {'accuracy': record.test_accuracy, 'loss': record.test_loss}
+  scores = {'accuracy': record.test_accuracy, 'loss': record.test_loss}
   for column, value in (record.scores or {}).items():
     if column.startswith('test_'):
-      found[column.removeprefix('test_')] = value
-  return {name: value for name, value in found.items() if value is not None}
+      scores[column.removeprefix('test_')] = value
+  return {name: value for name, value in scores.items() if value is not None}

@@ -113,20 +113,20 @@ def resolve_run(
   how = precision(config) | {'overlap': overlap_slot.check(config, strategy)}
   engine = machines.engine(config, given != Overrides())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
-  local = given.optimizer or optimizer.make(
+  transform = given.optimizer or optimizer.make(
     config.optimizer, config.steps, config.seed
   )
   # In virtual time all workers share a device, whichever is named.
   known = config.executor in executors.NAMES
   name = 'vmap' if cluster and known else config.executor
   executor = executors.executor(config.workers, name, inner.devices(config))
-  found = task(config, executor.local_workers, tasks, given.task)
-  within = inner.make(config, found, given.optimizer)
+  split_task = task(config, executor.local_workers, tasks, given.task)
+  within = inner.make(config, split_task, given.optimizer)
   return Run(
     **numbers,
-    task=found,
+    task=split_task,
     strategy=within.exchanging(strategy),
-    optimizer=local,
+    optimizer=transform,
     inner=within,
     inner_link=inner.link(config),
     executor=executor,
@@ -140,24 +140,24 @@ def resolve_run(
 def _strategy(config: ConfigDict, given: Strategy | None) -> Strategy:
   """How workers communicate, including the states of their models."""
   if given:
-    found = in_python_arguments.with_seed(given, config.seed)
+    strategy = in_python_arguments.with_seed(given, config.seed)
   else:
     rate = optimizer.rate(config.optimizer, config.steps)
-    found = resolve.strategy(config.strategy, rate, config.seed)
+    strategy = resolve.strategy(config.strategy, rate, config.seed)
   period = config.get('state_period', 0)
-  return found._replace(state=model_state.in_training(period))
+  return strategy._replace(state=model_state.in_training(period))
 
 
 def precision(config: ConfigDict) -> dict[str, Any]:
   """The arguments of `gradient.of_batch` that a config has, checked."""
-  found = {
+  options = {
     'compute_dtype': config.get('compute_dtype', ''),
     'accumulate': config.get('accumulate', 0),
   }
   gradient.check(
-    **found, batch_size=config.batch_size, devices=inner.devices(config)
+    **options, batch_size=config.batch_size, devices=inner.devices(config)
   )
-  return found
+  return options
 
 
 def task(

@@ -48,27 +48,27 @@ def make(
     UserError: there is no such schedule, an argument is missing or unknown, or
       the user's own is no function of the step that JAX can trace.
   """
-  given: dict[str, Any] = (
+  kwargs: dict[str, Any] = (
     {'name': chosen} if isinstance(chosen, str) else dict(chosen)
   )
-  name = given.pop('name', 'constant')
-  found = own_functions.find(name, _known(), 'optimizer.schedule')
+  name = kwargs.pop('name', 'constant')
+  maker = own_functions.find(name, _known(), 'optimizer.schedule')
   if ':' in name:
-    own = call(found, given, 'optimizer.schedule', learning_rate, steps)
+    own = call(maker, kwargs, 'optimizer.schedule', learning_rate, steps)
     _check_own(f'optimizer.schedule={name}', own)
     return own
-  known = inspect.signature(found).parameters
+  known = inspect.signature(maker).parameters
   for keys, value in (
     (('peak_value', 'init_value', 'value'), learning_rate),
     (('decay_steps', 'transition_steps'), steps),
   ):
     if key := next((key for key in keys if key in known), None):
-      given.setdefault(key, value)
+      kwargs.setdefault(key, value)
   if 'peak_value' in known and 'init_value' in known:
-    given.setdefault('init_value', 0.0)
-  if 'boundaries_and_scales' in known and 'boundaries_and_scales' not in given:
-    given['boundaries_and_scales'] = dict.fromkeys(boundaries, 0.1)
-  return call(found, given, 'optimizer.schedule')
+    kwargs.setdefault('init_value', 0.0)
+  if 'boundaries_and_scales' in known and 'boundaries_and_scales' not in kwargs:
+    kwargs['boundaries_and_scales'] = dict.fromkeys(boundaries, 0.1)
+  return call(maker, kwargs, 'optimizer.schedule')
 
 
 def _check_own(whose: str, made: Any) -> None:
@@ -95,13 +95,13 @@ def check_boundaries(
   Raises:
     UserError: it does not.
   """
-  given = {'name': chosen} if isinstance(chosen, str) else dict(chosen)
-  name = given.get('name', 'constant')
-  found = _known().get(name)
-  used = (
-    found and 'boundaries_and_scales' in inspect.signature(found).parameters
+  kwargs = {'name': chosen} if isinstance(chosen, str) else dict(chosen)
+  name = kwargs.get('name', 'constant')
+  maker = _known().get(name)
+  takes_boundaries = (
+    maker and 'boundaries_and_scales' in inspect.signature(maker).parameters
   )
-  if boundaries and not used:
+  if boundaries and not takes_boundaries:
     raise UserError(
       f'optimizer.boundaries={tuple(boundaries)} are not used by '
       f'optimizer.schedule={name}; leave them out, or set '

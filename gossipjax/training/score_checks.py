@@ -25,8 +25,8 @@ def check(run: Run) -> None:
     UserError: a score is NaN, or is neither a mean nor a sum over examples.
   """
   params, state = run.task.begin(jax.random.key(run.seed))
-  found = held_out_scorer(run.task, run.workers, run.executor)(params, state)
-  for name, value in found.items():
+  scores = held_out_scorer(run.task, run.workers, run.executor)(params, state)
+  for name, value in scores.items():
     if math.isnan(value):
       raise UserError(
         f'task.score: {name!r} is NaN for the initial parameters; a score must '
@@ -50,8 +50,8 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
   @jax.jit
   @jax.vmap
   def of_pair(pair):
-    one = lambda x: task.scores(params, state, jax.tree.map(_batch, x))
-    return task.scores(params, state, pair), jax.vmap(one)(pair)
+    score_one = lambda x: task.scores(params, state, jax.tree.map(_batch, x))
+    return task.scores(params, state, pair), jax.vmap(score_one)(pair)
 
   if not pairs:
     return
@@ -60,11 +60,11 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
     if isinstance(score, metrics.WholeSet):
       continue
     summed = isinstance(score, metrics.Total)
-    found, each = (jax.tree.leaves(x[name])[0] for x in (together, alone))
-    wanted = each.sum(axis=1) if summed else each.mean(axis=1)
-    size = np.abs(each).mean()
+    actual, single = (jax.tree.leaves(x[name])[0] for x in (together, alone))
+    expected = single.sum(axis=1) if summed else single.mean(axis=1)
+    size = np.abs(single).mean()
     # Rounding may decide a label differently in one pair, but not in many.
-    if np.mean(np.abs(found - wanted) > _ROUNDING * size) > _FEW:
+    if np.mean(np.abs(actual - expected) > _ROUNDING * size) > _FEW:
       raise UserError(
         f'task.score: {name!r} of two examples is not the '
         f'{"sum" if summed else "mean"} of its values for each of them, so it '

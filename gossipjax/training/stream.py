@@ -37,8 +37,8 @@ class Batches:
       order, _ = jax.random.split(jax.random.fold_in(key, worker))
       return batch_indices(order, t, size, share)
 
-    everyone = jax.vmap(of_worker, in_axes=(0, None))
-    steps = jax.jit(jax.vmap(everyone, in_axes=(None, 0)))
+    of_all = jax.vmap(of_worker, in_axes=(0, None))
+    steps = jax.jit(jax.vmap(of_all, in_axes=(None, 0)))
     self._block = functools.lru_cache(2)(
       lambda block: np.asarray(steps(mine, block * _BLOCK + jnp.arange(_BLOCK)))
     )
@@ -64,9 +64,9 @@ def prefetch(run: Run, step: int) -> Iterator[Tree]:
   import grain
 
   options = grain.ReadOptions(_THREADS, _AHEAD)
-  found = iter(grain.MapDataset.source(Batches(run)).to_iter_dataset(options))
-  found.set_state({'next_index': step})
-  return found
+  batches = iter(grain.MapDataset.source(Batches(run)).to_iter_dataset(options))
+  batches.set_state({'next_index': step})
+  return batches
 
 
 def feed(run: Run, examples: Tree) -> Callable[[int, int], Tree]:

@@ -27,14 +27,14 @@ def static_traffic(
     workers: how many.
     steps: their numbers.
   """
-  everyone = jax.tree.map(
+  shapes = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct((workers, *x.shape), x.dtype),
     (worker, gradient),
   )
-  first = executors.on_one_device(
+  bill_at_0 = executors.on_one_device(
     lambda worker, gradient: update(worker, gradient, jnp.int32(0))[1]
   )
-  if traced.depends_on_values(first, *everyone):
+  if traced.depends_on_values(bill_at_0, *shapes):
     return None
   # A program of zeros, from which the compiler removes all parameters.
   zeros = lambda tree: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)

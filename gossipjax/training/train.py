@@ -108,12 +108,12 @@ class LockStep:
     return False
 
   def settle(self) -> None:
-    found = self._steps.settle()
-    seconds, self._rate, left = self._stopwatch.stop()
-    losses, sent = _fetch(found, self._run.inner.devices)
+    pending = self._steps.settle()
+    seconds, self._rate, wire = self._stopwatch.stop()
+    losses, sent = _fetch(pending, self._run.inner.devices)
     # Workers of one process share its time; alone each would need only a part.
-    alone_s = 1 / self._rate / self._run.workers if self._rate else None
-    self._ledger.add_steps(losses, sent, left, alone_s)
+    step_s = 1 / self._rate / self._run.workers if self._rate else None
+    self._ledger.add_steps(losses, sent, wire, step_s)
     self._ledger.train_s += seconds
     self._ledger.wall_s = time.perf_counter() - self._began
 
@@ -141,10 +141,10 @@ class LockStep:
     return self._run.executor.unreplicate(workers) if self._copies else workers
 
   def _load(self, store: Store, like: Worker) -> tuple[Worker, dict[str, Any]]:
-    found, totals = store.load(self._kept(like))
+    workers, totals = store.load(self._kept(like))
     if self._copies:
-      found = self._run.executor.put_replicated(executors.to_host(found))
-    return found, totals
+      workers = self._run.executor.put_replicated(executors.to_host(workers))
+    return workers, totals
 
 
 def _steps(run: Run) -> type[OneProgram | Overlapped | BucketOverlap]:

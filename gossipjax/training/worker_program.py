@@ -67,10 +67,10 @@ def worker_program(run: Run) -> WorkerProgram:
     if inner.devices > 1:  # As micro-batches, see gradient.py.
       part = lax.axis_index(INNER), inner.devices
       noise = jax.random.fold_in(noise, part[0])
-    mine = examples
+    own_batch = examples
     if not streamed:
-      mine = batch(examples, order, t, run.batch_size, row, part)
-    return of_batch(params, state, mine, noise)
+      own_batch = batch(examples, order, t, run.batch_size, row, part)
+    return of_batch(params, state, own_batch, noise)
 
   # With the key as an argument all seeds run the same compiled program.
   def own_gradient(params, state, examples, t, key=None):
@@ -78,8 +78,8 @@ def worker_program(run: Run) -> WorkerProgram:
     return gradient(params, state, examples, me, t, key=key)
 
   def step(worker, examples, t, key=None):
-    before, (params, gathering) = worker.state, inner.whole(worker.params)
-    (loss, state), grads = own_gradient(params, before, examples, t, key)
+    old_state, (params, gathering) = worker.state, inner.whole(worker.params)
+    (loss, state), grads = own_gradient(params, old_state, examples, t, key)
     grads, reducing = inner.mean(grads)
     state, of_state = inner_state(state)
     worker, sent = update(worker._replace(state=state), grads, t)
@@ -100,14 +100,14 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
     Both as rows of the executor, placed on its devices.
   """
   begin = jax.device_get(run.task.begin(jax.random.key(run.seed)))
-  put, mine = (
+  put, local = (
     run.executor.put_replicated,
     range(run.workers)[run.executor.local_workers],
   )
-  same = jax.tree.map(lambda x: np.stack([x] * len(mine)), begin)
+  copies = jax.tree.map(lambda x: np.stack([x] * len(local)), begin)
   streamed = isinstance(run.task.train, Shares)
   examples = () if streamed else put(run.task.train)
-  return run.executor.run(program.init)(*put(same)), examples
+  return run.executor.run(program.init)(*put(copies)), examples
 
 
 def state_shapes(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
@@ -120,8 +120,8 @@ def state_shapes(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
   begin = worker_program(run).init
   if run.inner.devices > 1:
     begin = jax.vmap(begin, None, axis_name=INNER, axis_size=run.inner.devices)
-  everyone = jax.vmap(begin, None, axis_name=WORKERS, axis_size=run.workers)
-  return jax.eval_shape(everyone, *shapes)
+  init_all = jax.vmap(begin, None, axis_name=WORKERS, axis_size=run.workers)
+  return jax.eval_shape(init_all, *shapes)
 
 
 def trace_step(
@@ -144,12 +144,12 @@ def trace_step(
       is wrong: the strategy (transforms/checked.py), the optimizer.
   """
   checks.check(run.task, run.batch_size)
-  told = dataclasses.replace(
+  checked_run = dataclasses.replace(
     run,
     strategy=checked.of_strategy(names.strategy, run.strategy),
     optimizer=part_checks.of_optimizer(names.optimizer, run.optimizer),
   )
-  program = worker_program(told)
+  program = worker_program(checked_run)
   shapes = jax.eval_shape(run.task.begin, jax.random.key(0))
 
   def one_step(examples, begin):
@@ -160,13 +160,13 @@ def trace_step(
     worker = jax.vmap(
       one_step, axis_name=INNER, in_axes=(None, None), axis_size=devices
     )
-  everyone = jax.vmap(worker, axis_name=WORKERS, in_axes=(0, None))
-  many = attending or run.workers
+  step_all = jax.vmap(worker, axis_name=WORKERS, in_axes=(0, None))
+  count = attending or run.workers
   examples = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct((many, *x.shape), x.dtype),
+    lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype),
     example_shapes(run),
   )
-  jax.eval_shape(everyone, examples, shapes)
+  jax.eval_shape(step_all, examples, shapes)
   return shapes
 
 
@@ -181,5 +181,5 @@ def example_shapes(run: Run) -> Tree:
     check_size(run.batch_size, train.rows.shape[1])
     size = run.batch_size // run.inner.devices
     return checks.batch_shapes(train, 0, size)
-  one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-  return jax.tree.map(one, train)
+  of_worker = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+  return jax.tree.map(of_worker, train)

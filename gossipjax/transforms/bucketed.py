@@ -78,54 +78,54 @@ def partitioned(
       part, state, sent = make(p).update(part, states[p], step, active)
       return (part,), (state, sent)
 
-    (tree,), found = map_parts(partition(tree), [tree], exchange)
-    new_states, sent = zip(*found, strict=True) if found else ((), ())
+    (tree,), results = map_parts(partition(tree), [tree], exchange)
+    new_states, sent = zip(*results, strict=True) if results else ((), ())
     return tree, new_states, sum(sent, SILENCE)
 
   late = _late(partition, lambda p: make(p).late)
   return Aggregator(init, update, late, Parts(partition, make))
 
 
-def _late(partition, of: Callable[[int], Late | None]) -> Late | None:
+def _late(partition, late_of: Callable[[int], Late | None]) -> Late | None:
   """Joins the late updates (transforms/late.py) of all parts of a tree.
 
   `of` returns that of one part; if there is none, the result is None. All are
   late by the same number of steps.
   """
-  if (first := of(0)) is None:
+  if (first := late_of(0)) is None:
     return None
 
   def depart(tree, owns, step):
     leaves = jax.tree.leaves(tree)
     return tuple(
-      of(p).depart([leaves[i] for i in part], owns[p], step)
+      late_of(p).depart([leaves[i] for i in part], owns[p], step)
       for p, part in enumerate(partition(tree))
     )
 
   def exchange(leaving, memories, step):
-    found = [
-      of(p).exchange(*mine, step)
-      for p, mine in enumerate(zip(leaving, memories, strict=True))
+    results = [
+      late_of(p).exchange(*args, step)
+      for p, args in enumerate(zip(leaving, memories, strict=True))
     ]
-    arriving, memories, sent = zip(*found, strict=True)
+    arriving, memories, sent = zip(*results, strict=True)
     return arriving, memories, sum(sent, SILENCE)
 
   def arrive(tree, owns, arriving, step):
-    def one(p, part):
-      part, own = of(p).arrive(part, owns[p], arriving[p], step)
+    def arrive_part(p, part):
+      part, own = late_of(p).arrive(part, owns[p], arriving[p], step)
       return (part,), own
 
-    (tree,), owns = map_parts(partition(tree), [tree], one)
+    (tree,), owns = map_parts(partition(tree), [tree], arrive_part)
     return tree, owns
 
   def split(states):
-    found = [of(p).split(state) for p, state in enumerate(states)]
-    owns, memories, in_flight = zip(*found, strict=True)
+    results = [late_of(p).split(state) for p, state in enumerate(states)]
+    owns, memories, in_flight = zip(*results, strict=True)
     return owns, memories, tuple(zip(*in_flight, strict=True))
 
   def joined(owns, memories, in_flight):
     of_parts = zip(owns, memories, zip(*in_flight, strict=True), strict=True)
-    return tuple(of(p).joined(*mine) for p, mine in enumerate(of_parts))
+    return tuple(late_of(p).joined(*args) for p, args in enumerate(of_parts))
 
   return Late(first.steps, depart, exchange, arrive, split, joined)
 
@@ -145,15 +145,15 @@ def map_parts(
     The new trees, and the other result of `change` for each part.
   """
   leaves = [jax.tree.leaves(tree) for tree in trees]
-  found = []
+  extras = []
   for p, part in enumerate(parts):
-    new, other = change(p, *([x[i] for i in part] for x in leaves))
-    found.append(other)
-    for x, mine in zip(leaves, new, strict=True):
-      for i, leaf in zip(part, mine, strict=True):
+    new, extra = change(p, *([x[i] for i in part] for x in leaves))
+    extras.append(extra)
+    for x, values in zip(leaves, new, strict=True):
+      for i, leaf in zip(part, values, strict=True):
         x[i] = leaf
   form = jax.tree.structure(trees[0])
-  return tuple(jax.tree.unflatten(form, x) for x in leaves), tuple(found)
+  return tuple(jax.tree.unflatten(form, x) for x in leaves), tuple(extras)
 
 
 def with_granularity(strategy: Make) -> Make:
@@ -174,15 +174,15 @@ def seed_of(number: int, seed: int) -> int:
   """The seed of a bucket or fragment; the first one has the given seed."""
   if not number:
     return seed
-  drawn = np.random.SeedSequence((seed % 2**64, number)).generate_state(1)
-  return int(drawn[0] >> 1)  # jax.random.key takes 31 bits.
+  words = np.random.SeedSequence((seed % 2**64, number)).generate_state(1)
+  return int(words[0] >> 1)  # jax.random.key takes 31 bits.
 
 
 def _cut(
-  make: Make, given: dict[str, Any], granularity: Granularity
+  make: Make, kwargs: dict[str, Any], granularity: Granularity
 ) -> Strategy:
   def of_bucket(number: int) -> Strategy:
-    seed = {'seed': seed_of(number, given['seed'])} if 'seed' in given else {}
+    seed = {'seed': seed_of(number, kwargs['seed'])} if 'seed' in kwargs else {}
     return make(**seed)
 
   return of_bucket(0)._replace(

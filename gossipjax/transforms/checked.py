@@ -39,9 +39,9 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
         f'such as gossipjax.aggregator.identity(){" or None" * optional}.'
       )
   # Workers that share all gradients may have the same parameters.
-  own = {'gradients': True, 'parameters': given.gradients is identity()}
+  differs = {'gradients': True, 'parameters': given.gradients is identity()}
   slots: dict[str, Any] = {
-    name: of_aggregator(f'{whose}: {name}', slot, own.get(name, False))
+    name: of_aggregator(f'{whose}: {name}', slot, differs.get(name, False))
     for name in SLOTS
     if (slot := getattr(given, name))
   }
@@ -58,7 +58,7 @@ def of_aggregator(
     given: the aggregator.
     differs: whether trees differ between workers in the first step.
   """
-  ours, seen = is_ours(given), set()  # Checks an uncompiled loop once.
+  ours, known_forms = is_ours(given), set()  # Checks an uncompiled loop once.
 
   def init(tree):
     with as_user_error(f'{whose}.init'):
@@ -66,7 +66,7 @@ def of_aggregator(
       _check_memory(f'{whose}.init', state)
     return state
 
-  def alone(tree, state, step, active):
+  def run(tree, state, step, active):
     with as_user_error(f'{whose}.update'):
       found = given.update(tree, state, step, active)
       _check_returned(f'{whose}.update', tree, state, found)
@@ -75,12 +75,12 @@ def of_aggregator(
   def update(tree, state, step, active=True):
     args = tree, state, step, active
     forms = *map(jax.typeof, jax.tree.leaves(args)), active is True
-    if not ours and forms not in seen:
+    if not ours and forms not in known_forms:
       # First, so that no earlier call has left a value of its trace behind.
       with as_user_error(f'{whose}.update'):
-        trace_checks.check(whose, given._replace(update=alone), args, differs)
-      seen.add(forms)
-    return alone(*args)
+        trace_checks.check(whose, given._replace(update=run), args, differs)
+      known_forms.add(forms)
+    return run(*args)
 
   return given._replace(init=init, update=update)
 
@@ -128,11 +128,11 @@ def check_kept(
   whose: str, what: str, before: Tree, after: Tree, types: bool = True
 ) -> None:
   """Raises a UserError if a function changes the form of a tree."""
-  was, found = _forms(what, before, types), _forms(what, after, types)
-  if odd := [k for k in {**was, **found} if was.get(k) != found.get(k)]:
+  old, new = _forms(what, before, types), _forms(what, after, types)
+  if odd := [k for k in {**old, **new} if old.get(k) != new.get(k)]:
     raise UserError(
-      f'{whose} returns {found.get(odd[0], "nothing")} as {odd[0]}, which was '
-      f'{was.get(odd[0], "nothing")}; it has to keep the leaves of the tree '
+      f'{whose} returns {new.get(odd[0], "nothing")} as {odd[0]}, which was '
+      f'{old.get(odd[0], "nothing")}; it has to keep the leaves of the tree '
       f'and their shapes{" and types" if types else ""}.'
     )
   forms: list[Any] = [jax.tree.structure(tree) for tree in (before, after)]
@@ -145,10 +145,10 @@ def check_kept(
 
 def _forms(what: str, tree: Tree, types: bool) -> dict[str, str]:
   """Shape, and with `types` the dtype, of each leaf by its path."""
-  found = {}
+  forms = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-    form = jax.typeof(leaf)
-    shape = str(list(form.shape))
+    aval = jax.typeof(leaf)
+    shape = str(list(aval.shape))
     name = f'{what}{jax.tree_util.keystr(path)}'
-    found[name] = f'{form.dtype}{shape}' if types else f'shape {shape}'
-  return found
+    forms[name] = f'{aval.dtype}{shape}' if types else f'shape {shape}'
+  return forms

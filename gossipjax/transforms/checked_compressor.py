@@ -56,23 +56,23 @@ def _check(whose: str, given: Compressor, x: jax.Array, message: Message):
         'arrays of jax.numpy.'
       )
   stacked = jax.tree.map(lambda leaf: leaf[None], message)
-  made = {
+  calls = {
     'decompress': lambda: given.decompress(message, x.size),
     'decompress_mean': lambda: given.decompress_mean(stacked, x.size, 1),
     'subtract': lambda: given.subtract(x, message),
   }
-  for name, make in made.items():
+  for name, call in calls.items():
     if getattr(given, name):
       with as_user_error(f'{whose}: {name}'):
-        found = jax.eval_shape(make)
-      _check_vector(f'{whose}: {name}', x, found)
+        result = jax.eval_shape(call)
+      _check_vector(f'{whose}: {name}', x, result)
 
 
-def _check_vector(whose: str, x: jax.Array, found: Any) -> None:
-  shape, dtype = getattr(found, 'shape', None), getattr(found, 'dtype', None)
+def _check_vector(whose: str, x: jax.Array, result: Any) -> None:
+  shape, dtype = getattr(result, 'shape', None), getattr(result, 'dtype', None)
   if shape != x.shape or not jnp.issubdtype(dtype, jnp.floating):
-    told = f'{dtype}{[*shape]}' if dtype else f'{type(found).__name__}'
+    shown = f'{dtype}{[*shape]}' if dtype else f'{type(result).__name__}'
     raise UserError(
-      f'{whose} returns {told} for the message of {x.dtype}{[*x.shape]}; it '
+      f'{whose} returns {shown} for the message of {x.dtype}{[*x.shape]}; it '
       f'has to return floats of the same shape, {x.dtype}{[*x.shape]}.'
     )

@@ -85,7 +85,7 @@ def stale(aggregator: Aggregator, steps: int) -> Aggregator:
       steps,
       depart=lambda tree, own, step: tree,
       exchange=aggregator.update,
-      arrive=lambda tree, own, found, step: (found, own),
+      arrive=lambda tree, own, arriving, step: (arriving, own),
       split=lambda state: ((), *state),
       joined=lambda own, memory, in_flight: DelayedState(memory, in_flight),
     ),

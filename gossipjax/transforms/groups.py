@@ -42,7 +42,7 @@ def consecutive_groups(size: int) -> Groups:
 def counterparts(size: int) -> Groups:
   """Joins the first members of all consecutive groups, the second ones, etc."""
   return lambda n: [
-    list(of) for of in zip(*consecutive_groups(size)(n), strict=True)
+    list(members) for members in zip(*consecutive_groups(size)(n), strict=True)
   ]
 
 
@@ -82,12 +82,12 @@ def among(
       with collectives.of_groups():
         return aggregator.update(tree, state, step, *present)
 
-    alone = traced.replaced(
+    run_in_groups = traced.replaced(
       of_group,
       functools.partial(_replace, table, group),
       axis_env=[(axis(), len(table[0]))],
     )
-    return alone(tree, state, jnp.asarray(step), *present)
+    return run_in_groups(tree, state, jnp.asarray(step), *present)
 
   return Aggregator(aggregator.init, update)
 
@@ -96,17 +96,17 @@ def _replace(table, group, equation, operands, run):
   """Replaces collectives by those of groups, random keys by a group's own."""
   name = equation.primitive.name.removesuffix('_invariant')
   if name == 'random_seed':
-    (key,), mine = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
+    (key,), number = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
     # Folded in, not added: a sum would be the seed of another run.
-    return [jnp.where(mine > 0, jax.random.fold_in(key, mine), key)]
-  found = [
+    return [jnp.where(number > 0, jax.random.fold_in(key, number), key)]
+  results = [
     in_groups(name, equation.params, x, table) for x in operands or [None]
   ]
-  if found[0] is None:
+  if results[0] is None:
     return run(operands)
   if name in SENDING:  # Later checks see gossipjax.collectives as its maker.
     trace_checks.check_made('An aggregator within groups', equation)
-  return found
+  return results
 
 
 def local(aggregator: Aggregator) -> Aggregator:
@@ -144,8 +144,8 @@ def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
 
   def init(tree):
     rows, *_, table = cut(tree)
-    mine = in_groups('axis_index', {}, None, table)
-    return aggregator.init(rows[mine])
+    rank = in_groups('axis_index', {}, None, table)
+    return aggregator.init(rows[rank])
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)

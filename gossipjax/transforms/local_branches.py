@@ -51,54 +51,54 @@ class _Flow:
   def __init__(self, whose: str):
     self.whose = whose
 
-  def through(self, jaxpr: Jaxpr, given: list[bool]) -> list[bool]:
+  def through(self, jaxpr: Jaxpr, differs: list[bool]) -> list[bool]:
     """Whether each result differs, if the given arguments do."""
-    known = dict(zip(jaxpr.invars, given, strict=True))
+    known = dict(zip(jaxpr.invars, differs, strict=True))
     value = lambda v: not isinstance(v, Literal) and known.get(v, False)
     for eqn in jaxpr.eqns:
-      found = self._results(eqn, [value(v) for v in eqn.invars])
-      known |= dict(zip(eqn.outvars, found, strict=True))
+      flags = self._results(eqn, [value(v) for v in eqn.invars])
+      known |= dict(zip(eqn.outvars, flags, strict=True))
     return [value(v) for v in jaxpr.outvars]
 
-  def _results(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
-    name, inside, outs = name_of(eqn), eqn.params, len(eqn.outvars)
+  def _results(self, eqn: JaxprEqn, differs: list[bool]) -> list[bool]:
+    name, params, num_outs = name_of(eqn), eqn.params, len(eqn.outvars)
     if name == 'axis_index':
       return [True]
     if name in REDUCTIONS and is_of_all(eqn):
-      return [False] * outs
+      return [False] * num_outs
     if name == 'cond':
-      index, *operands = given
-      branches = [*map(opened, inside['branches'])]
+      index, *operands = differs
+      branches = [*map(opened, params['branches'])]
       self._check(eqn, index, branches)
-      each = [self.through(branch, operands) for branch in branches]
-      return [index or any(found) for found in zip(*each, strict=True)]
+      by_branch = [self.through(branch, operands) for branch in branches]
+      return [index or any(flags) for flags in zip(*by_branch, strict=True)]
     if name == 'while':
-      return self._loop(eqn, given)
+      return self._loop(eqn, differs)
     if name == 'scan':
-      return self._scan(eqn, given)
-    called = opened(inside.get('jaxpr', inside.get('call_jaxpr')))
-    if isinstance(called, Jaxpr) and len(called.invars) == len(given):
-      return self.through(called, given)
-    return [any(given)] * outs
+      return self._scan(eqn, differs)
+    called = opened(params.get('jaxpr', params.get('call_jaxpr')))
+    if isinstance(called, Jaxpr) and len(called.invars) == len(differs):
+      return self.through(called, differs)
+    return [any(differs)] * num_outs
 
-  def _scan(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
+  def _scan(self, eqn: JaxprEqn, differs: list[bool]) -> list[bool]:
     body = opened(eqn.params['jaxpr'])
     # Scanned and stacked arrays have one more dimension outside than inside.
     n = _whole(eqn.invars, body.invars)
     carried = _whole(eqn.outvars, body.outvars)
-    held, scanned = given[: n - carried], given[n:]
-    once = lambda carry: self.through(body, held + carry + scanned)
-    return once(
-      _settled(lambda carry: once(carry)[:carried], given[n - carried : n])
+    held, scanned = differs[: n - carried], differs[n:]
+    turn = lambda carry: self.through(body, held + carry + scanned)
+    return turn(
+      _settled(lambda carry: turn(carry)[:carried], differs[n - carried : n])
     )
 
-  def _loop(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
-    n, inside = eqn.params['cond_nconsts'], eqn.params
-    m = n + inside['body_nconsts']
-    condition, body = (opened(inside[f'{k}_jaxpr']) for k in ('cond', 'body'))
-    once = lambda carry: self.through(body, given[n:m] + carry)
-    carry = _settled(once, given[m:])
-    (goes_on,) = self.through(condition, given[:n] + carry)
+  def _loop(self, eqn: JaxprEqn, differs: list[bool]) -> list[bool]:
+    n, params = eqn.params['cond_nconsts'], eqn.params
+    m = n + params['body_nconsts']
+    condition, body = (opened(params[f'{k}_jaxpr']) for k in ('cond', 'body'))
+    turn = lambda carry: self.through(body, differs[n:m] + carry)
+    carry = _settled(turn, differs[m:])
+    (goes_on,) = self.through(condition, differs[:n] + carry)
     self._check(eqn, goes_on, [condition, body])
     return [goes_on or each for each in carry]
 
@@ -122,12 +122,12 @@ def _whole(outside: list[Any], inside: list[Any]) -> int:
 
 
 def _settled(
-  once: Callable[[list[bool]], list[bool]], carry: list[bool]
+  turn: Callable[[list[bool]], list[bool]], carry: list[bool]
 ) -> list[bool]:
   """Which carried values of a loop differ before any one of its turns."""
   while True:
-    found = once(carry)
-    grown = [a or b for a, b in zip(carry, found, strict=True)]
+    after = turn(carry)
+    grown = [a or b for a, b in zip(carry, after, strict=True)]
     if grown == carry:
       return carry
     carry = grown

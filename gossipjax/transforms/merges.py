@@ -63,8 +63,8 @@ def merged(reports: Reports, merge: str, like: Tree) -> Tree:
   def leaf(moves, length, x):
     norm = jnp.sqrt(jnp.sum(moves * moves))
     # Directions that cancel leave rounding errors, which are no direction.
-    there = norm > CANCELLED * weight
-    unit = jnp.where(there, moves / jnp.where(there, norm, 1), 0)
+    directed = norm > CANCELLED * weight
+    unit = jnp.where(directed, moves / jnp.where(directed, norm, 1), 0)
     return (length / weight * unit).astype(x.dtype)
 
   return jax.tree.map(leaf, reports.moves, reports.lengths, like)

@@ -45,5 +45,5 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
 
 def _field(path) -> str:
   """The first moment's name on a path; a model may have such names, too."""
-  found = (getattr(key, 'name', '') for key in path)
-  return next((name for name in found if name in FIRST + SECOND), '')
+  names = (getattr(key, 'name', '') for key in path)
+  return next((name for name in names if name in FIRST + SECOND), '')

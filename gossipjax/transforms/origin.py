@@ -17,15 +17,15 @@ def is_ours(function: Any) -> bool:
       the tuples, lists, mappings and methods in them.
   """
   seen: set[int] = set()
-  rest = [function]
-  while rest:
-    value = rest.pop()
+  pending = [function]
+  while pending:
+    value = pending.pop()
     if id(value) in seen:
       continue
     seen.add(id(value))
     if callable(value) and not _is_known(value):
       return False
-    rest += _held(value)
+    pending += _held(value)
   return True
 
 

@@ -83,12 +83,12 @@ class Quorum(NamedTuple):
       The parameters, after an outer step with the merge of all reports if they
       are a quorum and the grace is over; what is held beside them; the bill.
     """
-    mine = merges.report(moved, weight, self.merge)
-    new, _, sent = collectives.serve(mine, active)
-    reports = jax.tree.map(jnp.add, held.reports, new)
+    report = merges.report(moved, weight, self.merge)
+    received, _, sent = collectives.serve(report, active)
+    reports = jax.tree.map(jnp.add, held.reports, received)
     gradient = merges.merged(reports, self.merge, center)
-    updates, stepped = self.outer.update(gradient, held.outer, center)
-    nothing = jax.tree.map(jnp.zeros_like, reports)
+    updates, new_outer = self.outer.update(gradient, held.outer, center)
+    empty = jax.tree.map(jnp.zeros_like, reports)
     enough = reports.workers >= self.size
     opens = enough & (held.closes < 0)
     closes = jnp.where(opens, step + self.grace, held.closes)
@@ -97,7 +97,7 @@ class Quorum(NamedTuple):
       enough & over,
       (
         optax.apply_updates(center, updates),
-        Held(stepped, nothing, jnp.int32(-1)),
+        Held(new_outer, empty, jnp.int32(-1)),
       ),
       (center, Held(held.outer, reports, closes)),
     )

@@ -48,7 +48,7 @@ def joined(shards: Tree, like: Tree) -> Tree:
     like: arrays of the tree's shapes.
   """
 
-  def whole(pieces, x):
+  def joined_leaf(pieces, x):
     axis = _axis(x)
     rows = jnp.moveaxis(pieces, 0, axis)
     before, after = rows.shape[:axis], rows.shape[axis + 2 :]
@@ -56,7 +56,7 @@ def joined(shards: Tree, like: Tree) -> Tree:
     size = x.shape[axis] if x.ndim else 1
     return jax.lax.slice_in_dim(flat, 0, size, axis=axis).reshape(x.shape)
 
-  return jax.tree.map(whole, shards, like)
+  return jax.tree.map(joined_leaf, shards, like)
 
 
 def by_shards(number: int, aggregator: Aggregator) -> Aggregator:
@@ -76,12 +76,12 @@ def by_shards(number: int, aggregator: Aggregator) -> Aggregator:
     return jax.vmap(aggregator.init)(cut(tree, number))
 
   def update(tree, state, step, active=True):
-    each = cut(tree, number), state
-    found = [
-      aggregator.update(*jax.tree.map(lambda x: x[i], each), step, active)
+    inputs = cut(tree, number), state
+    results = [
+      aggregator.update(*jax.tree.map(lambda x: x[i], inputs), step, active)
       for i in range(number)
     ]
-    shards, state, sent = jax.tree.map(lambda *x: jnp.stack(x), *found)
+    shards, state, sent = jax.tree.map(lambda *x: jnp.stack(x), *results)
     return joined(shards, tree), state, at_once(sent)
 
   return Aggregator(init, update)

@@ -57,26 +57,26 @@ def check(
     closed = jax.make_jaxpr(program)(*args)
   check_counted(f'{whose}.update', closed.jaxpr)
   _check_billed(f'{whose}.update', closed)
-  begun = jax.make_jaxpr(given.init)(args[0])
-  for eqn in sending(begun.jaxpr):
+  closed_init = jax.make_jaxpr(given.init)(args[0])
+  for eqn in sending(closed_init.jaxpr):
     raise UserError(
       f'{whose}.init sends{users_place(eqn)}, which no ledger counts; a state '
       'begins without messages.'
     )
   if isinstance(collectives.axis(), str):  # Of several axes, one may suffice.
-    each = [differs] * len(jax.tree.leaves(args[0]))
-    each += local_branches.results(whose, begun.jaxpr, each)
-    local_branches.check(f'{whose}.update', closed.jaxpr, each)
+    flags = [differs] * len(jax.tree.leaves(args[0]))
+    flags += local_branches.results(whose, closed_init.jaxpr, flags)
+    local_branches.check(f'{whose}.update', closed.jaxpr, flags)
   with bill_names.naming():
-    again = jax.make_jaxpr(lambda *args: program(*args))(*args)
-  if _traced(closed) != _traced(again):
+    retraced = jax.make_jaxpr(lambda *args: program(*args))(*args)
+  if _traced(closed) != _traced(retraced):
     raise UserError(
       f'{whose} keeps an array of one call outside of the state, in a variable '
       'or a list of its own, and uses it in the next call; that array exists '
       'only while JAX traces the function, not when the compiled step runs. '
       'Return it in the state.'
     )
-  if [*_constants(closed)] != [*_constants(again)]:
+  if [*_constants(closed)] != [*_constants(retraced)]:
     raise UserError(
       f'{whose}.update uses a number that changes each time JAX traces it, '
       'such as a random number or a counter of Python or NumPy; the compiled '
@@ -94,14 +94,14 @@ def check_counted(whose: str, jaxpr: Jaxpr) -> None:
 
 def check_made(whose: str, eqn: JaxprEqn) -> None:
   """Checks one collective, as `check_counted` does."""
-  made = caller(eqn)
-  if made and made[0].parts[-3:-1] != COUNTED:
+  source = caller(eqn)
+  if source and source[0].parts[-3:-1] != COUNTED:
     raise UserError(
       f'{whose} sends with {name_of(eqn)} of jax.lax{place(eqn)}, which no '
       'ledger counts; use gossipjax.collectives, whose functions return what '
       'they have sent.'
     )
-  if made and not is_billed(eqn):
+  if source and not is_billed(eqn):
     raise UserError(
       f'{whose} sends{users_place(eqn)} with an inner function of '
       'gossipjax.collectives, which returns no bill; use those that '
@@ -111,11 +111,11 @@ def check_made(whose: str, eqn: JaxprEqn) -> None:
 
 def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
   """Raises a UserError for a message whose bill is not part of the result."""
-  written = lambda *args: traced.evaluate(closed, _two_turns, list(args))
-  jaxpr = jax.make_jaxpr(written)(*closed.in_avals).jaxpr
-  others = len(jaxpr.outvars) - len(jax.tree.leaves(SILENCE))
-  used = [i >= others for i in range(len(jaxpr.outvars))]
-  needed, _ = partial_eval.dce_jaxpr(jaxpr, used)
+  rewritten = lambda *args: traced.evaluate(closed, _two_turns, list(args))
+  jaxpr = jax.make_jaxpr(rewritten)(*closed.in_avals).jaxpr
+  num_others = len(jaxpr.outvars) - len(jax.tree.leaves(SILENCE))
+  is_bill = [i >= num_others for i in range(len(jaxpr.outvars))]
+  needed, _ = partial_eval.dce_jaxpr(jaxpr, is_bill)
   # Counted, since calls of one traced function have the same names.
   names = lambda program: Counter(eqn.params['name'] for eqn in bills(program))
   unpaid = names(jaxpr) - names(needed)

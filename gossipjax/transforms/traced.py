@@ -70,24 +70,24 @@ def unrolled(
     turns: how many to unroll; in a longer loop the last one of them stands for
       all further ones.
   """
-  of = loop.params
+  params = loop.params
   if loop.primitive.name == 'while':
-    needed = of['cond_nconsts'] + of['body_nconsts']
-    consts, carry = operands[of['cond_nconsts'] : needed], operands[needed:]
+    needed = params['cond_nconsts'] + params['body_nconsts']
+    consts, carry = operands[params['cond_nconsts'] : needed], operands[needed:]
     for _ in range(turns):
-      carry = evaluate(of['body_jaxpr'], replace, [*consts, *carry])
+      carry = evaluate(params['body_jaxpr'], replace, [*consts, *carry])
     return carry
-  first, last = of['num_consts'], of['num_consts'] + of['num_carry']
+  first, last = params['num_consts'], params['num_consts'] + params['num_carry']
   consts, carry, rows = operands[:first], operands[first:last], operands[last:]
-  numbers = range(of['length'])[:: -1 if of['reverse'] else 1]
-  found: list[Values] = []
+  numbers = range(params['length'])[:: -1 if params['reverse'] else 1]
+  outputs: list[Values] = []
   for i in numbers[:turns]:
     of_turn = [*consts, *carry, *(x[i] for x in rows)]
-    results = evaluate(of['jaxpr'], replace, of_turn)
-    carry, row = results[: of['num_carry']], results[of['num_carry'] :]
-    found.append(row)
-  places = np.minimum(range(len(numbers)), len(found) - 1)[:: numbers.step]
-  stacked = map(jnp.stack, zip(*found, strict=True))
+    results = evaluate(params['jaxpr'], replace, of_turn)
+    carry, row = results[: params['num_carry']], results[params['num_carry'] :]
+    outputs.append(row)
+  places = np.minimum(range(len(numbers)), len(outputs) - 1)[:: numbers.step]
+  stacked = map(jnp.stack, zip(*outputs, strict=True))
   return [*carry, *(x[places] for x in stacked)]
 
 

@@ -55,8 +55,8 @@ def kinds(jaxpr: Jaxpr, within: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 def bills(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
   """The equations that name bills, see collectives/bill_names.py."""
   for eqn in jaxpr.eqns:
-    given = eqn.primitive.name == 'name' and eqn.params['name']
-    if given and given.startswith(bill_names.PREFIX):
+    name = eqn.primitive.name == 'name' and eqn.params['name']
+    if name and name.startswith(bill_names.PREFIX):
       yield eqn
     for called in programs(eqn):
       yield from bills(opened(called))
@@ -70,18 +70,18 @@ def opened(program: Any) -> Any:
 def programs(eqn: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
   """The branches, bodies and functions that an equation runs."""
   for value in eqn.params.values():
-    for each in value if isinstance(value, tuple | list) else (value,):
-      if isinstance(each, ClosedJaxpr | Jaxpr):
-        yield each
+    for item in value if isinstance(value, tuple | list) else (value,):
+      if isinstance(item, ClosedJaxpr | Jaxpr):
+        yield item
 
 
 def is_of_all(eqn: JaxprEqn) -> bool:
   """Whether all workers, and no groups of them, take part in a collective."""
   axes = eqn.params.get('axes', eqn.params.get('axis_name'))
   names = axes if isinstance(axes, tuple) else (axes,)
-  mine = collectives.axis()
-  every = {mine} if isinstance(mine, str) else {*mine}
-  return every <= {*names} and not eqn.params.get('axis_index_groups')
+  own = collectives.axis()
+  own_axes = {own} if isinstance(own, str) else {*own}
+  return own_axes <= {*names} and not eqn.params.get('axis_index_groups')
 
 
 def caller(
@@ -89,17 +89,17 @@ def caller(
 ) -> tuple[pathlib.Path, int] | None:
   """File and line that made an equation, if known: the innermost ones outside
   of some folders, by default outside of JAX."""
-  found = next(_frames(eqn, outside), None)
-  return (pathlib.Path(found.file_name), found.line_num) if found else None
+  frame = next(_frames(eqn, outside), None)
+  return (pathlib.Path(frame.file_name), frame.line_num) if frame else None
 
 
 def is_billed(eqn: JaxprEqn) -> bool:
   """Whether an equation's messages are known to have a bill: a function that
   returns a bill made it, or it replaces such an equation within groups."""
   for frame in _frames(eqn):
-    file = pathlib.Path(frame.file_name).parts[-3:]
-    if file[:2] != COUNTED:
-      return file == _AMONG_GROUPS
+    parts = pathlib.Path(frame.file_name).parts[-3:]
+    if parts[:2] != COUNTED:
+      return parts == _AMONG_GROUPS
     if frame.function_name.split('.<locals>.')[0] in _BILLING:
       return True
   return False
@@ -120,13 +120,13 @@ def _frames(
 
 def users_place(eqn: JaxprEqn) -> str:
   """As `place`, but the innermost place that is outside of gossipjax, too."""
-  return _told(caller(eqn, (_JAX, _HERE)))
+  return _in_brackets(caller(eqn, (_JAX, _HERE)))
 
 
 def place(eqn: JaxprEqn) -> str:
   """Says in brackets where an equation was made; '' if that is not known."""
-  return _told(caller(eqn))
+  return _in_brackets(caller(eqn))
 
 
-def _told(found: tuple[pathlib.Path, int] | None) -> str:
-  return f' ({found[0].name}, line {found[1]})' if found else ''
+def _in_brackets(source: tuple[pathlib.Path, int] | None) -> str:
+  return f' ({source[0].name}, line {source[1]})' if source else ''

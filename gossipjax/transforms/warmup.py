@@ -110,12 +110,12 @@ def with_warmup(strategy: Make) -> Make:
   return with_argument(strategy, 'warmup', none(), _EXPLAINED, _staged)
 
 
-def _staged(make: Make, given: dict[str, Any], warmup: Warmup) -> Strategy:
+def _staged(make: Make, kwargs: dict[str, Any], warmup: Warmup) -> Strategy:
   final = make()
-  higher = [d for d in warmup.densities if d > given['density']]
+  higher = [d for d in warmup.densities if d > kwargs['density']]
   if not higher:
     return final
-  before = [make(density=d).gradients for d in higher]
+  warmups = [make(density=d).gradients for d in higher]
   return final._replace(
-    gradients=run_stages(warmup.steps, [*before, final.gradients])
+    gradients=run_stages(warmup.steps, [*warmups, final.gradients])
   )

@@ -103,8 +103,8 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
     # The layer is no longer zero: its absolute threshold becomes relative, as
     # no layer would move by that many times its norm.
     unit = jnp.where((before > LEAST) | (after <= LEAST), 1, after)
-    talked = Interval(part, memory.threshold * change / unit, jnp.int32(0))
-    return select(reset, talked, memory)
+    renewed = Interval(part, memory.threshold * change / unit, jnp.int32(0))
+    return select(reset, renewed, memory)
 
   init = lambda part: Interval(part, jnp.float32(0), jnp.int32(0))
   return Trigger(init, update, settle)

@@ -52,10 +52,10 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   def settle(part, memory, reset):
     slope = jnp.abs(memory.norm - memory.sent) / jnp.maximum(memory.since, 1)
     slopes = jnp.stack([memory.slopes[1], slope])
-    talked = Slope(
+    renewed = Slope(
       memory.norm, memory.norm, slopes.mean(), slopes, jnp.int32(0)
     )
-    return select(reset, talked, memory)
+    return select(reset, renewed, memory)
 
   return Trigger(init, update, settle, per_layer=True)
 

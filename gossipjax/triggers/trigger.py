@@ -89,8 +89,8 @@ def of_first(trigger: Trigger) -> Trigger:
   """
 
   def update(part, memory, step, who):
-    wants, asked = trigger.update(part, memory, step, who)
-    return wants & (who == 0), select(who == 0, asked, memory)
+    wants, new_memory = trigger.update(part, memory, step, who)
+    return wants & (who == 0), select(who == 0, new_memory, memory)
 
   return trigger._replace(update=update, shared=False)
 

@@ -27,9 +27,9 @@ def selection(rate: float = 0.01) -> Selection:
     del step
     # An odd stride, so that the sample meets all columns of a layer.
     sample = x[:: round(1 / rate) | 1]
-    wanted = 0.9 * k * sample.size / x.size
+    in_sample = 0.9 * k * sample.size / x.size
     guess = find.above(
-      sample, max(1, int(0.95 * wanted)), max(1, round(1.05 * wanted))
+      sample, max(1, int(0.95 * in_sample)), max(1, round(1.05 * in_sample))
     )[1]
     return find.above(x, -(-8 * k // 10), k, guess)[0], memory
 
