@@ -57,9 +57,9 @@ def _check(name: str, params, known: bool) -> None:
   """Refuses a collective, or a form of one, that does not exist in groups."""
   form = _FORMS.get(name, {})
   if not known or {key: params[key] for key in form} != form:
-    kwargs = ''.join(f', {key}={params[key]}' for key in form)
+    text = ''.join(f', {key}={params[key]}' for key in form)
     raise UserError(
-      f'lax.{name}(x, {axis()!r}{kwargs}) has no form within groups; use psum, '
+      f'lax.{name}(x, {axis()!r}{text}) has no form within groups; use psum, '
       'pmax, ppermute, or all_gather of whole arrays.'
     )
 

@@ -88,8 +88,8 @@ def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
         f'{whose} has an example with {suspect.why}, {fault}; {suspect.remedy}.'
       )
   if not np.isfinite(plain):
-    integers = any(suspect.why.startswith('the int') for suspect in found)
-    hint = f', whose {LABELS}' * integers
+    has_ints = any(suspect.why.startswith('the int') for suspect in found)
+    hint = f', whose {LABELS}' * has_ints
     raise UserError(
       f'task.loss of a batch is {plain} with the parameters that task.init '
       f'returns; check both, and the examples of {whose}{hint}.'

@@ -128,7 +128,7 @@ def _buckets(run: Run, cut: StagedGradient, num_inputs: int) -> list[Bucket]:
   Args:
     run: what to train.
     cut: its gradient in stages.
-    given: how many arrays the gradient takes, besides step and key.
+    num_inputs: how many arrays the gradient takes, besides step and key.
   """
   parts, lift = run.strategy.gradients.parts, run.executor.run
   return [

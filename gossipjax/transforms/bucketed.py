@@ -89,8 +89,8 @@ def partitioned(
 def _late(partition, late_of: Callable[[int], Late | None]) -> Late | None:
   """Joins the late updates (transforms/late.py) of all parts of a tree.
 
-  `of` returns that of one part; if there is none, the result is None. All are
-  late by the same number of steps.
+  `late_of` returns that of one part; if there is none, the result is None. All
+  are late by the same number of steps.
   """
   if (first := late_of(0)) is None:
     return None
