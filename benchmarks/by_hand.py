@@ -64,7 +64,7 @@ def train(
   devices = len(jax.tree.leaves(examples)[0])
   auto = (jax.sharding.AxisType.Auto,) * 2
   mesh = jax.make_mesh((devices, inner[1]), (AXIS, inner[0]), axis_types=auto)
-  mine, all_alike = jax.P(AXIS), jax.P()
+  sharded, replicated = jax.P(AXIS), jax.P()
 
   def block(params, velocity, examples, key, t):
     examples = jax.tree.map(lambda x: x[0], examples)
@@ -75,22 +75,22 @@ def train(
     jax.shard_map(
       block,
       mesh=mesh,
-      in_specs=(all_alike, all_alike, mine, all_alike, all_alike),
-      out_specs=(all_alike, all_alike, mine),
+      in_specs=(replicated, replicated, sharded, replicated, replicated),
+      out_specs=(replicated, replicated, sharded),
       check_vma=False,
     ),
     donate_argnums=(0, 1),
   )
   put = lambda tree, spec: jax.device_put(tree, jax.NamedSharding(mesh, spec))
-  examples, params = put(examples, mine), put(params, all_alike)
-  velocity = put(jax.tree.map(jnp.zeros_like, params), all_alike)
-  key, before, t = put(jax.random.key(seed), all_alike), None, 0
+  examples, params = put(examples, sharded), put(params, replicated)
+  velocity = put(jax.tree.map(jnp.zeros_like, params), replicated)
+  key, previous, t = put(jax.random.key(seed), replicated), None, 0
   while True:
     for _ in range(chunk):
       params, velocity, value = run(
         params, velocity, examples, key, jnp.int32(t)
       )
       # More than two steps in flight can deadlock on emulated devices.
-      jax.block_until_ready(value if before is None else before)
-      before, t = value, t + 1
+      jax.block_until_ready(value if previous is None else previous)
+      previous, t = value, t + 1
     yield jax.device_get(value)

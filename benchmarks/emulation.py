@@ -37,8 +37,8 @@ NODES, EXAMPLES, STEPS = 4, 64, (50, 150)  # Of EXO Gym.
 
 def normed(channels: int) -> nn.Module:
   """As gossipjax.models.norm."""
-  wanted = max(1, min(32, channels // 4))
-  return nn.GroupNorm(math.gcd(channels, wanted), channels)
+  groups = max(1, min(32, channels // 4))
+  return nn.GroupNorm(math.gcd(channels, groups), channels)
 
 
 class Block(nn.Module):

@@ -55,11 +55,11 @@ def hand_written(config: ConfigDict) -> Iterator[jax.Array]:
 
 def check(config: ConfigDict) -> None:
   """Checks that both have the same loss after CHUNK steps."""
-  last = config.copy_and_resolve_references()
-  last.update(log_every=1)
+  copy = config.copy_and_resolve_references()
+  copy.update(log_every=1)
   ours = [
     r.train_loss
-    for r, _ in zip(train(resolve_run(last)), range(CHUNK), strict=False)
+    for r, _ in zip(train(resolve_run(copy)), range(CHUNK), strict=False)
   ]
   theirs = float(np.mean(next(hand_written(config))))
   np.testing.assert_allclose(ours[-1], theirs, rtol=1e-3)

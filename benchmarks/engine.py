@@ -49,8 +49,8 @@ def config(name: str, period: int, workers: int = 2, task: Any = LINEAR):
   found.task = defaults.task(**task)
   found.split = defaults.split()
   found.optimizer = defaults.optimizer('sgd', learning_rate=0.01)
-  bare = {'look_ahead': 0.0} if name == 'pull_gossip' else {}
-  found.strategy = resolve.strategy_config(name, period=period, **bare)
+  options = {'look_ahead': 0.0} if name == 'pull_gossip' else {}
+  found.strategy = resolve.strategy_config(name, period=period, **options)
   return found
 
 
@@ -96,8 +96,8 @@ class Plain:
 
 def crew_of(of: dict[str, Any]) -> Crew:
   """Starts the workers of a config; returns them ready to train."""
-  ready = setup.of_config(of)
-  found = Crew(of, ready, ready.beginning(), [0, 0])
+  prepared = setup.of_config(of)
+  found = Crew(of, prepared, prepared.beginning(), [0, 0])
   found.begin()
   return found
 
@@ -137,9 +137,9 @@ def main() -> None:
       show(f'{name}: an exchange over {count} raw copies', ratios)
       crew.end()
     for task in (LINEAR, CNN):
-      of = config('pull_gossip', 10**6, workers=1, task=task).to_dict()
-      crew = crew_of(of)
-      ray.get(plain.prepare.remote(of))
+      settings = config('pull_gossip', 10**6, workers=1, task=task).to_dict()
+      crew = crew_of(settings)
+      ray.get(plain.prepare.remote(settings))
       crew.go(time.time())
       crew.hold()
       pairs = [

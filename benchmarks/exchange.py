@@ -51,9 +51,9 @@ def stages(n: int, k: int) -> dict[str, tuple]:
   rng = np.random.default_rng(0)
   x = jnp.asarray(rng.standard_normal(n, np.float32))
   a, b = message(n, k, rng), message(n, k, rng)
-  given = {'x': x, 'a': a, 'b': b, 'both': merging.merge(a, b, n)}
+  values = {'x': x, 'a': a, 'b': b, 'both': merging.merge(a, b, n)}
   return {
-    name: (function, *(given[each] for each in names))
+    name: (function, *(values[argument] for argument in names))
     for name, (function, *names) in operations(n, k).items()
   }
 
@@ -73,10 +73,10 @@ def coding(n: int, bits: int) -> dict[str, tuple]:
 def codes(n: int, bits: int) -> dict[str, tuple]:
   """Returns the operations of `coding` with their arguments."""
   x = jnp.arange(n, dtype=jnp.uint8) >> (8 - bits)
-  given = {'codes': x, 'packed': packing.pack(x, bits)}
+  values = {'codes': x, 'packed': packing.pack(x, bits)}
   return {
-    name: (function, given[each])
-    for name, (function, each) in coding(n, bits).items()
+    name: (function, values[argument])
+    for name, (function, argument) in coding(n, bits).items()
   }
 
 

@@ -46,15 +46,15 @@ def by_compiler(width: int) -> dict[str, float]:
   init, run = step()
   worker = jax.eval_shape(executors.on_one_device(init), parameters(width))
   program = run.lower(worker, step=jax.ShapeDtypeStruct((), 'i4')).compile()
-  found = program.memory_analysis()
-  held = found.argument_size_in_bytes
-  made = found.output_size_in_bytes - found.alias_size_in_bytes
+  analysis = program.memory_analysis()
+  held = analysis.argument_size_in_bytes
+  made = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
   unit = 4 * WORKERS * 10 * width**2
   return {
     'held': held / unit,
     'made': made / unit,
-    'on the way': found.temp_size_in_bytes / unit,
-    'peak': (held + made + found.temp_size_in_bytes) / unit,
+    'on the way': analysis.temp_size_in_bytes / unit,
+    'peak': (held + made + analysis.temp_size_in_bytes) / unit,
   }
 
 

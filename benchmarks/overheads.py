@@ -64,8 +64,8 @@ class Rows(Source):
 
 def own(read: bool = False) -> gj.Task:
   """Makes the task of configs/cifar10.py; if `read`, with a data source."""
-  given = end_to_end.settings().task
-  task = resolve.task(given, os.environ.get('GOSSIPJAX_DATA', ''))
+  config = end_to_end.settings().task
+  task = resolve.task(config, os.environ.get('GOSSIPJAX_DATA', ''))
   return task._replace(train=Rows(task.train)) if read else task
 
 
@@ -89,18 +89,18 @@ def stepping(config: ConfigDict) -> Iterator[Record]:
 
 def step_by_hand(config: ConfigDict) -> Iterator[jax.Array]:
   """The step of workers of several devices, written by hand."""
-  task, rate = resolve_run(config).task, config.optimizer
+  task, optimizer = resolve_run(config).task, config.optimizer
 
   def part(examples, key, t):
-    mine = lax.axis_index(INNER), DEVICES
-    return batch(examples, key, t, config.batch_size, part=mine)
+    share = lax.axis_index(INNER), DEVICES
+    return batch(examples, key, t, config.batch_size, part=share)
 
   program = by_hand.step(
     task.loss,
     part,
-    rate.learning_rate,
-    rate.momentum,
-    rate.weight_decay,
+    optimizer.learning_rate,
+    optimizer.momentum,
+    optimizer.weight_decay,
     inner=INNER,
   )
   params = task.init(jax.random.key(config.seed))
@@ -112,13 +112,13 @@ def step_by_hand(config: ConfigDict) -> Iterator[jax.Array]:
 def both(name: str) -> tuple[Iterator, Iterator]:
   """Returns the trainings to compare, after checking that losses agree."""
   if name == 'devices':
-    several = {'workers': 4, 'devices_per_worker': DEVICES}
-    theirs = step_by_hand(settings(**several))
+    layout = {'workers': 4, 'devices_per_worker': DEVICES}
+    theirs = step_by_hand(settings(**layout))
     # The last loss of a turn; records have the mean over their steps.
-    each = stepping(settings(**several, log_every=1))
-    *_, last = itertools.islice(each, end_to_end.CHUNK)
+    records = stepping(settings(**layout, log_every=1))
+    *_, last = itertools.islice(records, end_to_end.CHUNK)
     np.testing.assert_allclose(last.train_loss, next(theirs).mean(), rtol=1e-3)
-    return stepping(settings(**several)), theirs
+    return stepping(settings(**layout)), theirs
   pair = stepping(with_own(name == 'source')), stepping(settings())
   np.testing.assert_allclose(*(next(p).train_loss for p in pair), rtol=1e-3)
   return pair
@@ -133,8 +133,8 @@ def main() -> None:
 
 def _report(name: str, ours: Iterator, theirs: Iterator) -> None:
   costs = printing.in_turns(ours, theirs, end_to_end.TURNS)
-  most, over = LIMITS[name]
-  printing.report(f'{name} (at most {most})', *costs, over=over)
+  limit, over = LIMITS[name]
+  printing.report(f'{name} (at most {limit})', *costs, over=over)
 
 
 if __name__ == '__main__':

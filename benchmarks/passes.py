@@ -43,17 +43,17 @@ def passes(program: str, n: int) -> np.ndarray:
 
 def main() -> None:
   """Prints the passes of each strategy, and its time over reading n."""
-  where = executors.executor(1, 'shard_map')
-  x = where.put(np.random.default_rng(0).standard_normal((1, N), np.float32))
+  executor = executors.executor(1, 'shard_map')
+  x = executor.put(np.random.default_rng(0).standard_normal((1, N), np.float32))
   read, write = jax.jit(lambda x: jnp.abs(x).sum()), jax.jit(jnp.zeros_like)
   calls = {'read': lambda: read(x), 'write': lambda: write(x)}
   for name, strategy in STRATEGIES.items():
     init, update = make_worker(strategy, optax.sgd(0.1))
-    step = where.run(
+    step = executor.run(
       lambda worker, grads, step, update=update: update(worker, grads, step)[0],
       donate=(0,),
     )
-    worker = [where.run(init)(where.put(np.zeros((1, N), np.float32)))]
+    worker = [executor.run(init)(executor.put(np.zeros((1, N), np.float32)))]
     program = step.lower(worker[0], x, step=jnp.int32(1)).compile()
     reads, writes = passes(program.as_text(), N)
     print(f'{name}: {reads} reads, {writes} writes of n', flush=True)

@@ -36,17 +36,17 @@ def gossip(tree):
 def main() -> None:
   """Prints a line per model."""
   executors.emulate(WORKERS)
-  where = executors.executor(WORKERS, 'shard_map')
+  executor = executors.executor(WORKERS, 'shard_map')
   for name in MODELS:
     shapes = jax.eval_shape(
       models.make(name, 10).init, jax.random.key(0), jnp.zeros((1, 32, 32, 3))
     )['params']
-    tree = where.put(
+    tree = executor.put(
       jax.tree.map(lambda x: np.ones((WORKERS, *x.shape), np.float32), shapes)
     )
     n = sum(x.size for x in jax.tree.leaves(shapes))
-    vector = where.put(np.ones((WORKERS, n), np.float32))
-    call = lambda f, x: lambda run=where.run(f): run(x)
+    vector = executor.put(np.ones((WORKERS, n), np.float32))
+    call = lambda f, x: lambda run=executor.run(f): run(x)
     show(
       f'{name}, n={n}',
       median_seconds(

@@ -44,15 +44,15 @@ def report(
   over: str = 'the same by hand',
 ) -> None:
   """Prints the median of the ratios of each turn, quartiles in brackets."""
-  found = []
+  parts = []
   for kind in Cost._fields:
     ratios = [
       getattr(a, kind) / getattr(b, kind)
       for a, b in zip(ours, theirs, strict=True)
     ]
     low, middle, high = statistics.quantiles(ratios, n=4)
-    found.append(f'{kind} {middle:.3f} ({low:.3f} to {high:.3f})')
+    parts.append(f'{kind} {middle:.3f} ({low:.3f} to {high:.3f})')
   print(
-    f'{name} over {over}, medians of {len(ours)} turns: {", ".join(found)}',
+    f'{name} over {over}, medians of {len(ours)} turns: {", ".join(parts)}',
     flush=True,
   )

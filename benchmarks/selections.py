@@ -52,11 +52,11 @@ def step(codec, x, t, memory):
 
 def energy(codec, vectors) -> float:
   """Returns the mean of the energy kept in steps after the first."""
-  memory, kept = codec.begin(), []
+  memory, gains = codec.begin(), []
   for t, x in enumerate(vectors):
-    found, memory, _ = step(codec, x, jnp.int32(t), memory)
-    kept.append(float(found))
-  return float(np.mean(kept[1:]))
+    gain, memory, _ = step(codec, x, jnp.int32(t), memory)
+    gains.append(float(gain))
+  return float(np.mean(gains[1:]))
 
 
 def main() -> None:
@@ -66,11 +66,12 @@ def main() -> None:
   for kind, shape in KINDS.items():
     fresh = [shape(rng.standard_normal(n, np.float32)) for _ in range(STEPS)]
     vectors = [a + 0.2 * b for a, b in zip(fresh[1:], fresh[:-1], strict=True)]
-    found = {name: energy(codec, vectors) for name, codec in WAYS.items()}
+    energies = {name: energy(codec, vectors) for name, codec in WAYS.items()}
     print(
       f'{kind}, n={n}: energy over exact: '
       + ', '.join(
-        f'{name} {kept / found["exact"]:.3f}' for name, kept in found.items()
+        f'{name} {value / energies["exact"]:.3f}'
+        for name, value in energies.items()
       ),
       flush=True,
     )

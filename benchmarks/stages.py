@@ -100,8 +100,8 @@ def stepping(
     options: of the compiler.
   """
   init, update = make_worker(strategy, optax.sgd(0.1))
-  one = lambda worker, grads, step: update(worker, grads, step)[0]
-  step = executors.on_one_device(one, donate=(0,))
+  advance = lambda worker, grads, step: update(worker, grads, step)[0]
+  step = executors.on_one_device(advance, donate=(0,))
   worker = executors.on_one_device(init)(jax.tree.map(jnp.zeros_like, grads))
   run = step.lower(worker, grads, step=jnp.int32(0)).compile(options)
   held, count = [worker], itertools.count()
@@ -127,13 +127,13 @@ def turns(step: Program, read: Program) -> Iterator[dict[str, float]]:
     unit = sum(stage_times.trace(read.call, set(read.stages)).seconds.values())
     if turn < 2:
       continue
-    found = collections.Counter(dict.fromkeys(STAGES, 0.0))
+    by_stage = collections.Counter(dict.fromkeys(STAGES, 0.0))
     for name, seconds in cost.seconds.items():
-      found[step.stages[name]] += seconds / unit
+      by_stage[step.stages[name]] += seconds / unit
     moved = sum(step.bytes[name] * n for name, n in cost.executions.items())
     yield {
       'step': cost.wall_s / unit,
-      **found,
+      **by_stage,
       'bytes': moved / step.least_bytes,
       'covered': sum(cost.seconds.values()) / cost.wall_s,
     }
@@ -165,8 +165,8 @@ def main() -> None:
       strategy = resolve.strategy(
         resolve.strategy_config(name, **arguments(name, density))
       )
-      each = list(turns(stepping(strategy, grads), read))
-      row = [statistics.median(e[c] for e in each) for c in COLUMNS]
+      figures = list(turns(stepping(strategy, grads), read))
+      row = [statistics.median(turn[c] for turn in figures) for c in COLUMNS]
       print(
         f'| {name} | ' + ' | '.join(f'{x:.2f}' for x in row) + ' |', flush=True
       )

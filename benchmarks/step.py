@@ -71,14 +71,14 @@ def through_update(
     return worker, (value, pack_traffic(sent))
 
   run = executor.run(program, donate=(0,))
-  same = jax.tree.map(lambda x: np.stack([x] * WORKERS), params)
-  worker = executor.run(init)(executor.put(same))
-  batches, before, t = executor.put(batches), None, 0
+  copies = jax.tree.map(lambda x: np.stack([x] * WORKERS), params)
+  worker = executor.run(init)(executor.put(copies))
+  batches, previous, t = executor.put(batches), None, 0
   while True:
     for _ in range(chunk):
       worker, metrics = run(worker, batches, t=jnp.int32(t))
-      jax.block_until_ready(metrics if before is None else before)
-      before, t = metrics, t + 1
+      jax.block_until_ready(metrics if previous is None else previous)
+      previous, t = metrics, t + 1
     yield jax.device_get(metrics[0])
 
 

@@ -23,8 +23,8 @@ MATRICES = [(4608, 512)] * 3 + [(2304, 512)] + [(2304, 256)] * 3
 
 def torch_pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
   """The same layout as ours, written as ours is."""
-  places = torch.arange(0, 8, bits, dtype=torch.uint8)
-  return (codes.reshape(-1, 8 // bits) << places).sum(1, dtype=torch.uint8)
+  shifts = torch.arange(0, 8, bits, dtype=torch.uint8)
+  return (codes.reshape(-1, 8 // bits) << shifts).sum(1, dtype=torch.uint8)
 
 
 def torch_orthonormal(p: torch.Tensor) -> torch.Tensor:
@@ -43,11 +43,11 @@ def torch_orthonormal(p: torch.Tensor) -> torch.Tensor:
 
 def torch_power_step(grads: list, residuals: list, qs: list) -> list:
   """One worker's step: changes the memories in place and returns the means."""
-  wanted = [g.add(e) for g, e in zip(grads, residuals, strict=True)]
-  ps = [torch_orthonormal(m @ q) for m, q in zip(wanted, qs, strict=True)]
-  qs[:] = [m.T @ p for m, p in zip(wanted, ps, strict=True)]
+  sums = [g.add(e) for g, e in zip(grads, residuals, strict=True)]
+  ps = [torch_orthonormal(m @ q) for m, q in zip(sums, qs, strict=True)]
+  qs[:] = [m.T @ p for m, p in zip(sums, ps, strict=True)]
   means = [p @ q.T for p, q in zip(ps, qs, strict=True)]
-  for e, m, mean in zip(residuals, wanted, means, strict=True):
+  for e, m, mean in zip(residuals, sums, means, strict=True):
     torch.sub(m, mean, out=e)
   return means
 
@@ -57,12 +57,12 @@ def power_steps(rank: int) -> dict[str, Callable]:
   rng = np.random.default_rng(0)
   grads = [rng.standard_normal(shape, np.float32) for shape in MATRICES]
   aggregator = power_sgd.low_rank_mean(rank)
-  where = executors.executor(1, 'vmap')
-  run = where.run(
+  executor = executors.executor(1, 'vmap')
+  run = executor.run(
     lambda tree, state: aggregator.update(tree, state, 0)[:2], donate=(1,)
   )
   mine = [jnp.asarray(g)[None] for g in grads]
-  state = [where.run(aggregator.init)(mine)]
+  state = [executor.run(aggregator.init)(mine)]
   theirs = [torch.from_numpy(g) for g in grads]
   residuals = [torch.zeros_like(g) for g in theirs]
   qs = [torch.from_numpy(np.array(q[0])) for q in state[0].q]

@@ -65,12 +65,12 @@ def gradients(
   gradient: Callable, params: Tree, examples: Tree, many: int
 ) -> Iterator[None]:
   """Computes `many` gradients per turn, and waits for each, as a plain loop."""
-  one, t = jax.jit(gradient), 0
+  compute, t = jax.jit(gradient), 0
   params = [jax.tree.map(lambda x, i=i: x[i], params) for i in range(WORKERS)]
   while True:
     for _ in range(many):
       jax.block_until_ready(
-        one(
+        compute(
           params[t % WORKERS],
           (),
           examples,
@@ -90,14 +90,14 @@ def copies(runner: Runner) -> tuple[float, float]:
     All of it, and the part that workers hold between two steps anyhow.
   """
   size = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))
-  one = size(runner.params)
-  return size(runner.held) / one, size(runner.state.workers) / one
+  unit = size(runner.params)
+  return size(runner.held) / unit, size(runner.state.workers) / unit
 
 
 def main() -> None:
   for name, asynchronous in METHODS.items():
-    wanted = config(name, asynchronous)
-    run = resolve_run(wanted)
+    settings = config(name, asynchronous)
+    run = resolve_run(settings)
     exchange = simulate.exchange_of(run)
     run = simulate.with_exchange(run, exchange)
     program = worker_program.worker_program(run)
@@ -106,12 +106,12 @@ def main() -> None:
       program, exchange, workers, examples, Ledger({}, WORKERS)
     )
     timeline = simulate.timeline_of(run, exchange, runner)
-    many = EVENTS if asynchronous else WORKERS
+    count = EVENTS if asynchronous else WORKERS
     printing.report(
       name,
       *printing.in_turns(
-        simulated(runner, timeline, many),
-        gradients(program.gradient, runner.params, examples, many),
+        simulated(runner, timeline, count),
+        gradients(program.gradient, runner.params, examples, count),
         TURNS,
       ),
     )

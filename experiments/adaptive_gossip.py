@@ -105,9 +105,9 @@ def _row(
 ) -> dict[str, Any]:
   name, workers = cell[:2]
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
-  beside = lambda scope, other: found.get((name, workers, scope, other))
-  always = beside('local', 'gossip')
-  base = seed_statistics.row({}, always) | _of_all(always) if always else {}
+  lookup = lambda scope, other: found.get((name, workers, scope, other))
+  gossip = lookup('local', 'gossip')
+  base = seed_statistics.row({}, gossip) | _of_all(gossip) if gossip else {}
   row |= _of_all(found[cell])
   share = lambda column: row[column] / base.get(column, math.nan)
   row |= {
@@ -118,19 +118,19 @@ def _row(
   models = workloads.WORKLOADS[name].sizes[scale].steps * share(ALL)
   row[TIMES] = models / size_of_exchange(cell[-1], workers)
   controls = {
-    'gossip': always,
-    FIXED: beside('local', FIXED),
-    'random': beside(cell[2], 'random'),
-    FIXED_EXPONENTIAL: beside('all', FIXED_EXPONENTIAL),
-    LOCAL_SGD: beside('all', LOCAL_SGD),
+    'gossip': gossip,
+    FIXED: lookup('local', FIXED),
+    'random': lookup(cell[2], 'random'),
+    FIXED_EXPONENTIAL: lookup('all', FIXED_EXPONENTIAL),
+    LOCAL_SGD: lookup('all', LOCAL_SGD),
   }
-  for other, theirs in controls.items():
-    row |= seed_statistics.points_over(found[cell], theirs, other)
+  for other, control in controls.items():
+    row |= seed_statistics.points_over(found[cell], control, other)
   return row
 
 
-def _of_all(of: best_rate.Tuned) -> dict[str, float]:
-  return {ALL: seed_statistics.mean_of_known(map(bytes_of_all, of.runs))}
+def _of_all(trained: best_rate.Tuned) -> dict[str, float]:
+  return {ALL: seed_statistics.mean_of_known(map(bytes_of_all, trained.runs))}
 
 
 def verdict(
@@ -138,19 +138,19 @@ def verdict(
 ) -> claim.Verdict:
   """Judges each trigger; CONSTANT_DRIFT and LOCAL_SGD are told, not judged."""
   del silent_steps
-  mine = [row for row in rows if row['method'] in ADAPTIVE]
-  those = lambda method: [row for row in rows if row['method'] == method]
-  better, plain = those(CONSTANT_DRIFT), those(LOCAL_SGD)
-  equal = _of_equal_bytes(mine)
+  judged = [row for row in rows if row['method'] in ADAPTIVE]
+  of_method = lambda method: [row for row in rows if row['method'] == method]
+  drift, local = of_method(CONSTANT_DRIFT), of_method(LOCAL_SGD)
+  equal = _of_equal_bytes(judged)
   return claim.make_verdict(
-    [_holds(row) for row in mine]
-    + training_claim.unfinished(studies, mine, coverage, NAMES, ADAPTIVE),
+    [_holds(row) for row in judged]
+    + training_claim.unfinished(studies, judged, coverage, NAMES, ADAPTIVE),
     f'{claim.span(equal, TRAFFIC, ".0f")} % less traffic at '
     f'{_against(equal, "gossip")} points against gossip, '
     f'{_against(equal, FIXED)} against a fixed period at equal bytes'
-    f'{_bettered(_of_equal_bytes(better))}',
+    f'{_bettered(_of_equal_bytes(drift))}',
     ' '.join(
-      _sentence(row) for row in [*mine, *better, *plain] if known(row[TRAFFIC])
+      _sentence(row) for row in [*judged, *drift, *local] if known(row[TRAFFIC])
     )
     or 'No trigger was tried to the end.',
     training_claim.doubt(coverage),
@@ -167,10 +167,10 @@ def _against(rows: claim.Rows, other: str) -> str:
 
 
 def _bettered(rows: claim.Rows) -> str:
-  gossip, beside = (
+  gossip, fixed = (
     _against(rows, other) for other in ('gossip', FIXED_EXPONENTIAL)
   )
-  return f'; exponential graph: {gossip}, {beside}' if rows else ''
+  return f'; exponential graph: {gossip}, {fixed}' if rows else ''
 
 
 def _holds(row: dict[str, Any]) -> bool | None:
@@ -187,8 +187,8 @@ def _holds(row: dict[str, Any]) -> bool | None:
     seed_statistics.gain_at_least(row, FIXED, WITHIN),
   )
   holds = claim.all_hold(parts)
-  over = row[WANTED]
-  fair = over <= 1 + matched.WITHIN if holds else over >= 1 - matched.WITHIN
+  ratio = row[WANTED]
+  fair = ratio <= 1 + matched.WITHIN if holds else ratio >= 1 - matched.WITHIN
   return holds if fair else None
 
 

@@ -90,14 +90,14 @@ def _study(factor: float, name: str, scale: str) -> study.Study:
 
 
 def _config(name: str, scale: str, transfer_s: float) -> ConfigDict:
-  strategy, given = METHODS[name]
+  strategy, options = METHODS[name]
   cluster = {
     **CLUSTER,
     'target_accuracy': TARGET,
     **virtual_time.ASYNCHRONOUS,
     **virtual_time.link(transfer_s),
   }
-  return virtual_time.config(strategy, P, scale, cluster, RATE, **given)
+  return virtual_time.config(strategy, P, scale, cluster, RATE, **options)
 
 
 def _transfer_s(scale: str) -> study.Study:
@@ -144,8 +144,8 @@ def find(
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
   """The row of a method at its best rate; columns are means over its seeds."""
   runs = mine.tuned.runs
-  beside = base and base.tuned._replace(runs=base.tuned.runs[: len(runs)])
-  part, error = virtual_time.time_ratio(mine.tuned, beside, TARGET)
+  paired = base and base.tuned._replace(runs=base.tuned.runs[: len(runs)])
+  part, error = virtual_time.time_ratio(mine.tuned, paired, TARGET)
   return seed_statistics.columns(NAMES, cell) | {
     'seconds of a transfer': mine.transfer_s,
     'seeds': len(runs),
@@ -178,15 +178,20 @@ NOTES = notes.of(
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges the time that adaptive gossip saves at the published point."""
-  mine = [row for row in rows if row['relative transfer time'] == 1.0]
-  told = '; '.join(_sentence(row) for row in mine if row['method'] != BASELINE)
-  best = [row for row in mine if row['method'] in ADAPTIVE]
-  few = bool(best) and all(r[TIMES] < training_claim.EXCHANGES for r in best)
+  at_point = [row for row in rows if row['relative transfer time'] == 1.0]
+  texts = '; '.join(
+    _sentence(row) for row in at_point if row['method'] != BASELINE
+  )
+  adaptive = [row for row in at_point if row['method'] in ADAPTIVE]
+  few = bool(adaptive) and all(
+    r[TIMES] < training_claim.EXCHANGES for r in adaptive
+  )
   return claim.make_verdict(
-    [*map(_saves, best)] + [claim.UNTRAINED] * (len(ADAPTIVE) - len(best)),
-    f'{claim.span(best, PART, ".2f")} of the time of gossip at every step, '
-    f'with {claim.span(best, "traffic saved", ".0%")} less traffic',
-    f'Against gossip after every step: {told or "nothing is known yet"}.',
+    [*map(_saves, adaptive)]
+    + [claim.UNTRAINED] * (len(ADAPTIVE) - len(adaptive)),
+    f'{claim.span(adaptive, PART, ".2f")} of the time of gossip at every step, '
+    f'with {claim.span(adaptive, "traffic saved", ".0%")} less traffic',
+    f'Against gossip after every step: {texts or "nothing is known yet"}.',
     training_claim.doubt(coverage)
     or f'less than {training_claim.EXCHANGES} exchanges' * few,
   )
@@ -221,8 +226,8 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   left.set_xlim(min(times) / 1.1, max(times) * 1.1)  # Points may be missing.
   left.set_xscale('log', base=2)
   left.set(xlabel='time of a transfer, over that at 56 %', ylabel=PART)
-  some = [row for row in rows if row[x] == 1.0]
-  figures.lines(right, some, 'traffic saved', TIME, 'method', 'o')
+  at_point = [row for row in rows if row[x] == 1.0]
+  figures.lines(right, at_point, 'traffic saved', TIME, 'method', 'o')
   right.set(xlabel='traffic saved', ylabel=TIME)
   figures.legend(found, left)
   return found

@@ -72,9 +72,11 @@ def studies(scale: str) -> training_claim.Studies:
   quick = scale == 'quick'
   found: dict[tuple, Any] = {}
   for name in WORKLOADS[: 1 if quick else None]:
-    how = scale, *(OF_UNSEEN if name in UNSEEN else OF_SEEN)
+    options = scale, *(OF_UNSEEN if name in UNSEEN else OF_SEEN)
     for method in list(METHODS)[: 2 if quick else None]:
-      found[name, method] = partial(advice_trainings.whole, name, method, *how)
+      found[name, method] = partial(
+        advice_trainings.whole, name, method, *options
+      )
     found[name, PILOTS] = partial(advice_trainings.of_pilots, name, scale)
   return found
 
@@ -129,13 +131,13 @@ def verdict(
   cases = regret.read(rows, seconds, RULES)
   new = [case for case in cases if case.cell['workload'] in UNSEEN]
   held = [row[SMALL] for row in rows if row['workload'] in UNSEEN]
-  told, lead = _sentence(regret.mean(new)), ''
+  text, lead = _sentence(regret.mean(new)), ''
   if new:
     less, error = regret.lead(new, HALF)
     case = intervals.at_least(0.0, less, error, regret.seeds_of(new))
     held.append(None if any(c.unsure for c in new) else case)
     lead = f' (less by {100 * less:.0f} +- {100 * error:.0f} points)'
-    told += f' (errors up to {100 * regret.most_error(new):.0f} points)'
+    text += f' (errors up to {100 * regret.most_error(new):.0f} points)'
   old = [case for case in cases if case.cell['workload'] in SEEN]
   complete = all(
     training_claim.is_complete(coverage, name)
@@ -143,9 +145,9 @@ def verdict(
   )
   return claim.make_verdict(
     held,
-    f'mean regret, {len(new)} unseen pairs of workload and link: {told}'[:160],
+    f'mean regret, {len(new)} unseen pairs of workload and link: {text}'[:160],
     f'Regret in seconds to the target, mean over {len(new)} workloads and '
-    f'links that the rule has not seen: {told}. On those that it was made on: '
+    f'links that the rule has not seen: {text}. On those that it was made on: '
     f'{_sentence(regret.mean(old))}. An unseen pair holds if the regret of '
     f'`advise` is below {100 * GOAL:.0f} %; the last case is that its '
     f'mean is at most half of that of the best simple rule{lead}.',
@@ -155,8 +157,8 @@ def verdict(
 
 
 def _sentence(mean: Mapping[str, float]) -> str:
-  told = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
-  return told or 'no runs yet'
+  text = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
+  return text or 'no runs yet'
 
 
 NOTES = notes.of(

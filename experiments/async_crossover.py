@@ -67,10 +67,10 @@ def studies(scale: str) -> training_claim.Studies:
 
 
 def _study(workers: int, name: str, scale: str) -> study.Study:
-  strategy, how = METHODS[name]
+  strategy, mode = METHODS[name]
   # The server sums all workers' updates.
   rate = 0.05 / workers if name == 'server' else 0.05
-  cluster = {**CLUSTER, **how}
+  cluster = {**CLUSTER, **mode}
   config = virtual_time.config(strategy, workers, scale, cluster, rate)
   return virtual_time.tuned(config, scale)
 
@@ -120,8 +120,8 @@ def leads(rows: claim.Rows, name: str) -> dict[int, bool | None]:
   the seeds cannot tell."""
   found = {}
   for row in (row for row in rows if row['method'] == name):
-    place = row['workers'], 'all-reduce'
-    dense = (r for r in rows if (r['workers'], r['method']) == place)
+    key = row['workers'], 'all-reduce'
+    dense = (r for r in rows if (r['workers'], r['method']) == key)
     found[row['workers']] = _leads(row, next(dense, None))
   return found
 
@@ -138,18 +138,18 @@ def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
 def ends_near_32(found: Mapping[int, bool | None]) -> bool | None:
   """Whether a method leads up to some P from 16 to 64, and not beyond; None
   while undecided or missing numbers of workers could change the answer."""
-  could = [
+  possible = [
     all(found.get(p) in (p <= last, None) for p in WORKERS)
     for last in (16, 32, 64)
   ]
-  if not any(could):
+  if not any(possible):
     return False
   return True if None not in map(found.get, WORKERS) else None
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges for each asynchronous method whether its lead ends near P = 32."""
-  cases, told = [], []
+  cases, texts = [], []
   for name in ASYNC_METHODS if rows else ():
     found = leads(rows, name)
     cases.append(ends_near_32(found))
@@ -158,10 +158,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       for row in rows
       if row['method'] == name and row[SPEED]
     )
-    told.append(f'{name} (times as fast as all-reduce: {speeds or "unknown"})')
+    texts.append(f'{name} (times as fast as all-reduce: {speeds or "unknown"})')
   done = sum(case is not None for case in cases)
-  made = {(row['workers'], row['method']) for row in rows}
-  missing = {(p, name) for p in WORKERS for name in ASYNC_METHODS} - made
+  present = {(row['workers'], row['method']) for row in rows}
+  missing = {(p, name) for p in WORKERS for name in ASYNC_METHODS} - present
   doubt = (
     '' if done else 'not all numbers of workers are trained' * bool(missing)
   )
@@ -171,28 +171,28 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f'decided; {_first_at_32(rows)}'
     if done
     else _so_far(rows),
-    f'{"; ".join(told) or "Nothing is trained yet"}.',
+    f'{"; ".join(texts) or "Nothing is trained yet"}.',
     training_claim.doubt(coverage) or doubt,
   )
 
 
 def _so_far(rows: claim.Rows) -> str:
-  mine = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
-  if not mine:
+  known = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
+  if not known:
     return 'nothing yet'
   return (
-    f'{claim.span(mine, SPEED, ".2f")} times as fast as all-reduce with '
-    f'{claim.span(mine, "workers", "d")} workers; no method is decided'
+    f'{claim.span(known, SPEED, ".2f")} times as fast as all-reduce with '
+    f'{claim.span(known, "workers", "d")} workers; no method is decided'
   )
 
 
 def _first_at_32(rows: claim.Rows) -> str:
   """Names the fastest asynchronous method at P = 32; its speed at each P."""
-  mine = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
-  at_32 = {row['method']: row[SPEED] for row in mine if row['workers'] == 32}
+  known = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
+  at_32 = {row['method']: row[SPEED] for row in known if row['workers'] == 32}
   best = max(at_32, key=lambda method: at_32[method], default='none')
   speeds = [
-    f'{r[SPEED]:.2f} ({r["workers"]})' for r in mine if r['method'] == best
+    f'{r[SPEED]:.2f} ({r["workers"]})' for r in known if r['method'] == best
   ]
   return f'{best}, times as fast as all-reduce: {", ".join(speeds)}'
 
@@ -205,10 +205,10 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   error = f'{TIME}{seed_statistics.ERROR}'
   figures.lines(axes, rows, 'workers', TIME, 'method', 'o-', error=error)
   for i, name in enumerate(figures.distinct(rows, 'method')):
-    late = [r for r in rows if r['method'] == name and r[TIME] is None]
+    missed = [r for r in rows if r['method'] == name and r[TIME] is None]
     axes.plot(  # At the upper edge: a seed does not reach the target.
-      [row['workers'] for row in late],
-      [0.98 - 0.03 * i for _ in late],
+      [row['workers'] for row in missed],
+      [0.98 - 0.03 * i for _ in missed],
       f'C{i}x',
       transform=axes.get_xaxis_transform(),
     )

@@ -67,10 +67,10 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
   Each worker's column has its own order, since workers that finish at the same
   moment are served as one.
   """
-  took = real_time.gradients_s(of, of.strategy.name, of.steps)
-  seconds = SLOWER * np.resize(np.array(took), 4 * of.steps)
-  draw = np.random.default_rng(of.seed)
-  columns = [draw.permutation(seconds) for _ in range(WORKERS)]
+  seconds_of = real_time.gradients_s(of, of.strategy.name, of.steps)
+  seconds = SLOWER * np.resize(np.array(seconds_of), 4 * of.steps)
+  rng = np.random.default_rng(of.seed)
+  columns = [rng.permutation(seconds) for _ in range(WORKERS)]
   np.savetxt(path, np.stack(columns, 1), '%.6f')
   return float(seconds.mean())
 
@@ -92,24 +92,26 @@ def found_in(records: list[Record]) -> dict[str, float | None]:
 
 def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   """Measures and predicts one method with one seed."""
-  of, path = config(method, seed, quick), folder / 'trace.txt'
-  asked = trace(of, path)
-  calm = of.copy_and_resolve_references()
-  calm.steps = min(40, of.steps)
-  (took, overrun), busy = other_load.beside(
-    lambda: real_time.timed_exchange(calm, path, asked)
+  settings, path = config(method, seed, quick), folder / 'trace.txt'
+  mean_s = trace(settings, path)
+  short = settings.copy_and_resolve_references()
+  short.steps = min(40, settings.steps)
+  (exchange_s, overrun), busy = other_load.beside(
+    lambda: real_time.timed_exchange(short, path, mean_s)
   )
   rounds = 2 if method in ('server', 'EASGD') else 1
-  link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
-  train = lambda: found_in(real_time.train_asynchronous(of, machines(path)))
-  ours, others = other_load.beside(train)
-  model = found_in(real_time.predicted(of, machines(path, **link)))
+  link = {'latency_s': exchange_s / rounds, 'bytes_per_s': float('inf')}
+  train = lambda: found_in(
+    real_time.train_asynchronous(settings, machines(path))
+  )
+  measured, others = other_load.beside(train)
+  predicted = found_in(real_time.predicted(settings, machines(path, **link)))
   return {
     'method': method,
     'seed': seed,
-    **{f'{key}, measured': ours[key] for key in KEYS},
-    **{f'{key}, predicted': model[key] for key in KEYS},
-    'ms of an exchange': 1000 * took,
+    **{f'{key}, measured': measured[key] for key in KEYS},
+    **{f'{key}, predicted': predicted[key] for key in KEYS},
+    'ms of an exchange': 1000 * exchange_s,
     OVERRUN: overrun,
     OTHERS: max(busy, others),
   }
@@ -156,16 +158,16 @@ def pairs(rows: claim.Rows, key: str) -> list[list[tuple]]:
   return [each for each in found.values() if {*each} != {(0, 0)}]
 
 
-def _ratio(each: list[tuple]) -> tuple[float | None, float | None]:
+def _ratio(seeds: list[tuple]) -> tuple[float | None, float | None]:
   """Measured over predicted, means over seeds, and its standard error."""
-  return ratio(*zip(*each, strict=True))
+  return ratio(*zip(*seeds, strict=True))
 
 
-def _is_near(each: list[tuple]) -> bool | None:
+def _is_near(seeds: list[tuple]) -> bool | None:
   """Whether a prediction is near; None if its seeds cannot tell."""
-  if None in itertools.chain(*each):  # A target that was not reached.
+  if None in itertools.chain(*seeds):  # A target that was not reached.
     return None
-  return is_near(NEAR, *_ratio(each), len(each))
+  return is_near(NEAR, *_ratio(seeds), len(seeds))
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
@@ -174,20 +176,20 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     return claim.make_verdict(
       [], '', 'Nothing.', 'not measured on an idle machine'
     )
-  cases = [_is_near(each) for each in pairs(rows, SECONDS)]
+  cases = [_is_near(seeds) for seeds in pairs(rows, SECONDS)]
 
-  def told(key: str) -> str:
-    ratios = [{'ratio': _ratio(each)[0]} for each in pairs(rows, key)]
+  def span(key: str) -> str:
+    ratios = [{'ratio': _ratio(seeds)[0]} for seeds in pairs(rows, key)]
     return claim.span(ratios, 'ratio')
 
   overrun = statistics.fmean(r[OVERRUN] for r in rows)
-  ours = f'measured over predicted seconds: {told(SECONDS)}'
+  ours = f'measured over predicted seconds: {span(SECONDS)}'
   return claim.make_verdict(
     cases,
     ours,
     f'Of {len(cases)} predictions {cases.count(True)} are near, '
     f'{cases.count(None)} undecided: {ours}; of the mean staleness, which is '
-    f'not judged: {told(STALE)}. Processes computed {overrun:.2f} times as '
+    f'not judged: {span(STALE)}. Processes computed {overrun:.2f} times as '
     'long as asked.',
     other_load.doubt(rows),
   )
@@ -198,9 +200,9 @@ def figure(rows: claim.Rows) -> Figure:
   found = Figure(figsize=(8, 3.8), layout='constrained')
   for axes, key in zip(found.subplots(1, 2), KEYS, strict=True):
     for i, method in enumerate(dict.fromkeys(r['method'] for r in rows)):
-      mine: list[dict[str, Any]] = [r for r in rows if r['method'] == method]
+      group: list[dict[str, Any]] = [r for r in rows if r['method'] == method]
       x, y = (
-        [r[f'{key}, {what}'] for r in mine]
+        [r[f'{key}, {what}'] for r in group]
         for what in ('predicted', 'measured')
       )
       axes.plot(x, y, 'o', color=f'C{i}', label=method)

@@ -68,9 +68,9 @@ def config(method: str, workers: int, seed: int, quick: bool) -> ConfigDict:
 @functools.cache
 def gradient_s(quick: bool) -> float:
   """Median seconds of computing a gradient; processes sleep the rest."""
-  of = config(DENSE, WORKERS[0], 0, quick)
-  took = real_time.gradients_s(of, METHODS['pull-gossip'][0], 50)
-  return statistics.median(took)
+  settings = config(DENSE, WORKERS[0], 0, quick)
+  seconds = real_time.gradients_s(settings, METHODS['pull-gossip'][0], 50)
+  return statistics.median(seconds)
 
 
 def timed(
@@ -78,14 +78,16 @@ def timed(
 ) -> tuple[float, float | None]:
   """Measures seconds of an exchange, and seconds of computing over the trace's:
   None for all-reduce, whose seconds of computing are not known."""
-  calm, path = config(method, workers, 0, quick), folder / 'trace.txt'
-  calm.steps = calm.log_every = calm.eval_every = min(CALM, calm.steps)
+  short, path = config(method, workers, 0, quick), folder / 'trace.txt'
+  short.steps = short.log_every = short.eval_every = min(CALM, short.steps)
   if method == DENSE:
     # Equal gradients would compete for the cores.
-    real_time.write_trace(path, calm, STEP_S, SPREAD)
-    return real_time.synchronous_exchange_s(calm, path, gradient_s(quick)), None
-  asked = real_time.write_trace(path, calm, STEP_S, 0.0)
-  return real_time.timed_exchange(calm, path, asked)
+    real_time.write_trace(path, short, STEP_S, SPREAD)
+    return real_time.synchronous_exchange_s(
+      short, path, gradient_s(quick)
+    ), None
+  mean_s = real_time.write_trace(path, short, STEP_S, 0.0)
+  return real_time.timed_exchange(short, path, mean_s)
 
 
 def row(
@@ -96,32 +98,35 @@ def row(
 ) -> dict[str, Any]:
   """Measures and predicts one method, number of workers and seed."""
   method, workers, seed = cell
-  of, path = config(*cell, quick), folder / 'trace.txt'
+  settings, path = config(*cell, quick), folder / 'trace.txt'
   rounds = METHODS[method][1]
   exchange = functools.partial(timed, method, workers, quick, folder)
-  (took, overrun), busy = store.get_or_compute(
+  (exchange_s, overrun), busy = store.get_or_compute(
     f'{CLAIM.name}_exchange',
     {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
     lambda: other_load.beside(exchange),
   )
-  real_time.write_trace(path, of, STEP_S, SPREAD)
-  link = {'latency_s': took / rounds(workers), 'bytes_per_s': float('inf')}
-  waits = {'asynchronous': method != DENSE, 'target_accuracy': TARGET}
-  cluster = functools.partial(real_time.machines, path, **waits)
-  ours, others = other_load.beside(
+  real_time.write_trace(path, settings, STEP_S, SPREAD)
+  link = {
+    'latency_s': exchange_s / rounds(workers),
+    'bytes_per_s': float('inf'),
+  }
+  options = {'asynchronous': method != DENSE, 'target_accuracy': TARGET}
+  cluster = functools.partial(real_time.machines, path, **options)
+  measured, others = other_load.beside(
     lambda: (
-      real_time.train_synchronous(of, path, gradient_s(quick), TARGET)
+      real_time.train_synchronous(settings, path, gradient_s(quick), TARGET)
       if method == DENSE
-      else real_time.curve(real_time.train_asynchronous(of, cluster()))
+      else real_time.curve(real_time.train_asynchronous(settings, cluster()))
     )
   )
-  model = real_time.curve(real_time.predicted(of, cluster(**link)))
+  predicted = real_time.curve(real_time.predicted(settings, cluster(**link)))
   seconds = lambda curve: crossing([(0.0, 0.0), *curve], TARGET)
   return {
     **{'workers': workers, 'method': method, 'seed': seed},
-    f'{SECONDS}, measured': seconds(ours),
-    f'{SECONDS}, predicted': seconds(model),
-    'ms of an exchange': 1000 * took,
+    f'{SECONDS}, measured': seconds(measured),
+    f'{SECONDS}, predicted': seconds(predicted),
+    'ms of an exchange': 1000 * exchange_s,
     OVERRUN: overrun,
     OTHERS: max(busy, others),
   }
@@ -167,51 +172,53 @@ NOTES = notes.of(
 
 def speeds(rows: claim.Rows) -> list[dict[str, Any]]:
   """Averages over seeds: a row per number of workers and method."""
-  of = lambda *cell: [r for r in rows if (r['workers'], r['method']) == cell]
+  rows_of = lambda *cell: [
+    r for r in rows if (r['workers'], r['method']) == cell
+  ]
   return [
     {'workers': workers, 'method': method}
-    | _speed(of(workers, method), of(workers, DENSE))
+    | _speed(rows_of(workers, method), rows_of(workers, DENSE))
     for workers in figures.distinct(rows, 'workers')
     for method in figures.distinct(rows, 'method')
   ]
 
 
-def _speed(mine: claim.Rows, dense: claim.Rows) -> dict[str, Any]:
-  found: dict[str, Any] = {'seeds': len(mine)}
+def _speed(own: claim.Rows, dense: claim.Rows) -> dict[str, Any]:
+  found: dict[str, Any] = {'seeds': len(own)}
   speeds = []  # By seed: first measured, then predicted.
-  for what in ('measured', 'predicted'):
-    key = f'{SECONDS}, {what}'
-    each, theirs = ([row[key] for row in rows] for rows in (mine, dense))
-    found[key] = claim.mean(each)
-    found[f'{SPEED}, {what}'] = claim.ratio(claim.mean(theirs), found[key])
-    speeds.append(list(map(claim.ratio, theirs, each)))
-  near = list(map(claim.ratio, *speeds))
-  found[OFF] = claim.mean(near)
-  found[f'{OFF}{ERROR}'] = standard_error(near) if found[OFF] else None
+  for kind in ('measured', 'predicted'):
+    key = f'{SECONDS}, {kind}'
+    ours, theirs = ([row[key] for row in rows] for rows in (own, dense))
+    found[key] = claim.mean(ours)
+    found[f'{SPEED}, {kind}'] = claim.ratio(claim.mean(theirs), found[key])
+    speeds.append(list(map(claim.ratio, theirs, ours)))
+  ratios = list(map(claim.ratio, *speeds))
+  found[OFF] = claim.mean(ratios)
+  found[f'{OFF}{ERROR}'] = standard_error(ratios) if found[OFF] else None
   for key in ('ms of an exchange', OVERRUN):
-    found[key] = claim.mean([row[key] for row in mine])
-  return found | {OTHERS: max(row[OTHERS] for row in mine)}
+    found[key] = claim.mean([row[key] for row in own])
+  return found | {OTHERS: max(row[OTHERS] for row in own)}
 
 
 def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   """Judges each asynchronous method with each number of workers."""
   del runs
-  free = [row for row in rows if row['method'] != DENSE]
+  judged = [row for row in rows if row['method'] != DENSE]
   case = lambda row: is_near(NEAR, row[OFF], row[f'{OFF}{ERROR}'], row['seeds'])
-  sure = claim.decided(free, case)
-  told = '; '.join(
+  decided = claim.decided(judged, case)
+  text = '; '.join(
     f'{row["method"]} with {row["workers"]}: '
     f'{row[f"{SPEED}, measured"]:.2f} measured, '
     f'{row[f"{SPEED}, predicted"]:.2f} predicted'
-    for row in free
+    for row in judged
     if row[OFF]
   )
   return claim.make_verdict(
-    [case(row) for row in free],
-    f'times as fast as all-reduce{", where decided" * (sure != free)}: '
-    f'{claim.span(sure, f"{SPEED}, measured")} measured, '
-    f'{claim.span(sure, f"{SPEED}, predicted")} predicted',
-    f'Times as fast as all-reduce: {told or "nothing is measured yet"}.',
+    [case(row) for row in judged],
+    f'times as fast as all-reduce{", where decided" * (decided != judged)}: '
+    f'{claim.span(decided, f"{SPEED}, measured")} measured, '
+    f'{claim.span(decided, f"{SPEED}, predicted")} predicted',
+    f'Times as fast as all-reduce: {text or "nothing is measured yet"}.',
     other_load.doubt(rows),
   )
 
@@ -220,11 +227,11 @@ def figure(rows: claim.Rows, runs: claim.Rows) -> Figure:
   """Seconds to the target against workers, measured and predicted."""
   del runs
   found = Figure(figsize=(9, 3.8), layout='constrained')
-  for axes, what in zip(
+  for axes, kind in zip(
     found.subplots(1, 2, sharey=True), ('measured', 'predicted'), strict=True
   ):
-    figures.lines(axes, rows, 'workers', f'{SECONDS}, {what}', 'method', 'o-')
-    axes.set(yscale='log', title=what, ylabel=SECONDS)
+    figures.lines(axes, rows, 'workers', f'{SECONDS}, {kind}', 'method', 'o-')
+    axes.set(yscale='log', title=kind, ylabel=SECONDS)
     figures.over_workers(axes)
     axes.grid(alpha=0.3)
   figures.legend(found, axes)

@@ -134,16 +134,16 @@ def verdict(
   rows: claim.Rows, coverage: claim.Rows, candidates: claim.Rows
 ) -> claim.Verdict:
   """Judges whether a tenth of the bytes is enough, and tells each front."""
-  cases, said, short = [], [], []
+  cases, texts, short = [], [], []
   for name in figures.distinct(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
     best = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
     if not best:
       continue
     cheap = front.cheap(mine)
-    of_many = lambda row, n=len(cheap): margins.is_as_good(row, DENSE, tests=n)
+    as_good = lambda row, n=len(cheap): margins.is_as_good(row, DENSE, tests=n)
     tried = [row for row in candidates if row['workload'] == name]
-    good = [row['strategy'] for row in tried if of_many(row)]
+    good = [row['strategy'] for row in tried if as_good(row)]
     complete = training_claim.is_complete(coverage, name)
     fails = lambda row: margins.is_as_good(row, DENSE) is False
     few = [*tried, *(row for row in best if row in cheap)]
@@ -154,18 +154,18 @@ def verdict(
     cases.append(enough if complete else None)
     names = ', '.join(row['strategy'] for row in best)
     names = names if complete else 'not known yet'
-    fine = ', '.join(good) or ('none' if enough is False else 'undecided')
-    said.append(
+    shown = ', '.join(good) or ('none' if enough is False else 'undecided')
+    texts.append(
       f'On {name}, of {len(mine)} strategies, these are on the front, from the '
       f'fewest bytes to the most: {names}. As good as all-reduce with a tenth '
-      f'of its bytes: {fine}.'
+      f'of its bytes: {shown}.'
     )
-    short.append(f'{name}: {fine}')
+    short.append(f'{name}: {shown}')
   cases += training_claim.not_begun(rows, coverage)
   return claim.make_verdict(
     cases,
     f'as good with a tenth of the bytes, {"; ".join(short) or "unknown"}'[:160],
-    ' '.join(said) or 'No strategy is trained yet.',
+    ' '.join(texts) or 'No strategy is trained yet.',
     training_claim.doubt(coverage),
   )
 
@@ -192,8 +192,8 @@ def figure(
   panels = found.subplots(len(names), 1, squeeze=False)[:, 0]
   named = [_draw(*each, rows) for each in zip(panels, names, strict=True)]
   figures.units_of_axes(found)
-  for axes, at in zip(panels, named, strict=True):
-    points.write_names(axes, at)
+  for axes, place in zip(panels, named, strict=True):
+    points.write_names(axes, place)
   return found
 
 
@@ -211,9 +211,9 @@ def _draw(
   rows.sort(key=lambda r: (not r[FRONT], r['strategy'] != 'all_reduce'))
   for row in rows:
     far = len(front) > 1 and sign * row[y] < edge  # Then it is at the edge.
-    at = row[PATH], sign * edge if far else row[y]
-    axes.plot(*at, 'C1o' if row[FRONT] else 'C0v' if far else 'C0.')
-    named[row['strategy'] + f' ({row[y]:.1f})' * far] = at
+    point = row[PATH], sign * edge if far else row[y]
+    axes.plot(*point, 'C1o' if row[FRONT] else 'C0v' if far else 'C0.')
+    named[row['strategy'] + f' ({row[y]:.1f})' * far] = point
   axes.set(title=workload, xlabel=PATH, ylabel=y, xscale='log')
   axes.yaxis.set_inverted(sign < 0)  # Better is higher up.
   axes.margins(0.08)

@@ -103,7 +103,7 @@ NOTES = notes.of(
 def _row(name: str, workers: int) -> dict:
   model = MODELS[name]
   comm = {s: seconds(s, model.size, workers) for s in SCHEMES}
-  theirs = model.throughput.get(workers, (None,) * 3)
+  published = model.throughput.get(workers, (None,) * 3)
   row = {'model': name, 'workers': workers}
   row |= {f'{s}: communication seconds': comm[s] for s in SCHEMES}
   step = None
@@ -114,15 +114,15 @@ def _row(name: str, workers: int) -> dict:
     }
   efficiency = 'gTop-k scaling efficiency'
   row[f'{STEP}, model'] = step and step['gTop-k']
-  row[f'{STEP}, published'] = claim.ratio(model.batch, theirs[2])
+  row[f'{STEP}, published'] = claim.ratio(model.batch, published[2])
   row[f'{efficiency}, model'] = (
     step and model.batch / model.alone / step['gTop-k']
   )
-  row[f'{efficiency}, published'] = claim.ratio(theirs[2], model.alone)
+  row[f'{efficiency}, published'] = claim.ratio(published[2], model.alone)
   row[f'{OVER_DENSE}, model'] = step and step['dense'] / step['gTop-k']
-  row[f'{OVER_DENSE}, published'] = claim.ratio(theirs[2], theirs[0])
+  row[f'{OVER_DENSE}, published'] = claim.ratio(published[2], published[0])
   row[f'{OVER_TOPK}, model'] = step and step['top-k'] / step['gTop-k']
-  row[f'{OVER_TOPK}, published'] = claim.ratio(theirs[2], theirs[1])
+  row[f'{OVER_TOPK}, published'] = claim.ratio(published[2], published[1])
   return row
 
 
@@ -132,11 +132,11 @@ def figure(rows: claim.Rows) -> Figure:
   models = figures.distinct(rows, 'model')
   panels = found.subplots(1, len(models), sharex=True)
   for axes, model in zip(panels, models, strict=True):
-    mine = [row for row in rows if row['model'] == model]
+    group = [row for row in rows if row['model'] == model]
     for scheme in SCHEMES:
       axes.loglog(
-        [row['workers'] for row in mine],
-        [row[f'{scheme}: communication seconds'] for row in mine],
+        [row['workers'] for row in group],
+        [row[f'{scheme}: communication seconds'] for row in group],
         '.-',
         label=scheme,
         base=2,

@@ -92,12 +92,12 @@ def _study(
   if density is None:
     strategy = resolve.strategy_config('all_reduce')
   else:
-    kind, given = METHODS[method]
+    kind, options = METHODS[method]
     if warm:
       steps = workloads.WORKLOADS[name].sizes[scale].steps
       steps //= EPOCHS[scale][name]
-      given = given | {'warmup': {'name': 'gtopk', 'steps': steps}}
-    strategy = resolve.strategy_config(kind, density=density, **given)
+      options = options | {'warmup': {'name': 'gtopk', 'steps': steps}}
+    strategy = resolve.strategy_config(kind, density=density, **options)
   probe = lost_mass.NAME if method in PROBED else ''
   # The methods differ in one detail. More seeds break near-ties of learning
   # rates, else a difference in scores could come from the rates.
@@ -115,11 +115,11 @@ def find(
     *place, method = cell
     row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
     rows.append({**row, LOST: row.get(LOST)})
-    theirs = found.get((*place, 'published'))
-    if theirs and method in ('conserving', 'butterfly'):
-      over = seed_statistics.points_over(found[cell], theirs, 'published')
-      of = {'seeds': len(found[cell].runs)}
-      gains.append(seed_statistics.columns(NAMES, cell) | of | over)
+    published = found.get((*place, 'published'))
+    if published and method in ('conserving', 'butterfly'):
+      points = seed_statistics.points_over(found[cell], published, 'published')
+      seeds = {'seeds': len(found[cell].runs)}
+      gains.append(seed_statistics.columns(NAMES, cell) | seeds | points)
   judged = figures.distinct(gains, 'workload')
   return claim.Finding(
     verdict(rows, gains, coverage),
@@ -143,25 +143,25 @@ def verdict(
     for r in lost
     if r['method'] == 'published'
   )
-  mine = [row for row in gains if row['method'] == 'conserving']
-  each = [
+  judged = [row for row in gains if row['method'] == 'conserving']
+  texts = [
     f'{seed_statistics.format_points_over(row, "published")} on '
     f'{row["workload"]} with {row["workers"]} workers at density '
     f'{row["density"]}{AFTER * row["warm-up"]}'
-    for row in mine
+    for row in judged
   ]
   return claim.make_verdict(
-    [_gains(row) for row in mine]
+    [_gains(row) for row in judged]
     + training_claim.unfinished(
-      studies, mine, coverage, NAMES, ('conserving',)
+      studies, judged, coverage, NAMES, ('conserving',)
     ),
     f'keeping the mass gains '
-    f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points with '
-    f'{claim.span(mine, "workers", "d")} workers'
-    + margins.open_up_to(mine, GAIN, _gains),
+    f'{claim.span(claim.decided(judged, _gains), GAIN, "+.2f")} points with '
+    f'{claim.span(judged, "workers", "d")} workers'
+    + margins.open_up_to(judged, GAIN, _gains),
     f'The published merge loses {shares or "an unknown share"} of the applied '
     f'mass. Points of held-out accuracy gained by conserving, each rule at its '
-    f'best rate: {"; ".join(each) or "not known yet"}. A gain counts from '
+    f'best rate: {"; ".join(texts) or "not known yet"}. A gain counts from '
     f'{MARGIN} points.',
     training_claim.doubt(coverage),
   )
@@ -185,7 +185,7 @@ def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
   fields = LOST, seed_statistics.ACCURACY, LOSS
   methods = figures.distinct(rows, 'method')
   for line, task in zip(panels, tasks, strict=True):
-    mine = [
+    group = [
       row
       for row in rows
       if row['workload'] == task
@@ -193,7 +193,7 @@ def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
       and not row['warm-up']
     ]
     for axes, field in zip(line, fields, strict=True):
-      figures.lines(axes, mine, 'workers', field, 'method', names=methods)
+      figures.lines(axes, group, 'workers', field, 'method', names=methods)
       axes.set(title=f'{task}, density {density}', ylabel=field)
       figures.over_workers(axes)
   figures.legend(found, *panels[:, 1])

@@ -74,18 +74,18 @@ def _study(name: str, method: str, scale: str) -> study.Study:
 
 def _strategy(name: str, method: str, scale: str) -> study.Study:
   """The config of a method; runs find its threshold or density."""
-  at = lambda strategy: workloads.config(name, WORKERS, scale, strategy)
+  config_of = lambda strategy: workloads.config(name, WORKERS, scale, strategy)
   make = resolve.strategy_config
   if method == 'two-bit':
-    configs = {t: at(_two_bit(t)) for t in THRESHOLDS}
+    configs = {t: config_of(_two_bit(t)) for t in THRESHOLDS}
     return _two_bit((yield from matched.best_value(name, configs)))
   if method in ('top-k', 'dgc'):
     sparse = lambda density: make(
       method.replace('-', ''), density=min(density, 1.0)
     )
-    wanted = yield from matched.bytes_of(name, at(make('hylo')))
+    sent = yield from matched.bytes_of(name, config_of(make('hylo')))
     density, _ = yield from matched.value_for(
-      name, lambda density: at(sparse(density)), 0.01, wanted, 1.0
+      name, lambda density: config_of(sparse(density)), 0.01, sent, 1.0
     )
     return sparse(density)
   if method == 'dense':
@@ -143,7 +143,7 @@ def verdict(
   rows: claim.Rows, growth: claim.Rows, coverage: claim.Rows
 ) -> claim.Verdict:
   """Judges accuracy and speed per workload; also tells the codec's limit."""
-  met, said, short = [], [], []
+  met, texts, short = [], [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
     as_good = seed_statistics.gain_at_least(row, 'dense', -WITHIN)
     met.append(claim.all_hold((as_good, _is_faster(row))))
@@ -151,18 +151,18 @@ def verdict(
     short.append(f'{row["workload"]} {points}, {_pace(row)}')
     rate = f'below {row[EVEN]:.3g} B/s' if row[EVEN] else 'at no rate'
     below = f'{CLAIMED} times as fast {rate}'
-    said.append(
+    texts.append(
       f'On {row["workload"]} Hylo is {points} points against dense (allowed: '
       f'{-WITHIN}), times as fast on {LINK}: {_pace(row)}, asked for {LEAST}, '
       f'and {below}.{_top_k(rows, row)}'
     )
-  said.append(
+  texts.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
   )
   met += training_claim.not_begun(rows, coverage)
   ours = f'points against dense, times as fast on {LINK}: {"; ".join(short)}'
   return claim.make_verdict(
-    met, ours, ' '.join(said), training_claim.doubt(coverage)
+    met, ours, ' '.join(texts), training_claim.doubt(coverage)
   )
 
 

@@ -149,20 +149,20 @@ def verdict(rows: claim.Rows, **tables: claim.Rows) -> claim.Verdict:
   """Judges for each number of workers whether both counts rank alike."""
   del tables
   sizes = figures.distinct(rows, 'workers')
-  of = lambda p, key: [
+  ranking = lambda p, key: [
     r['method']
     for r in sorted(rows, key=lambda r: (r[key], r['method']))
     if r['workers'] == p
   ]
-  cases = [of(p, TRUE) == of(p, COUNTED) for p in sizes]
+  cases = [ranking(p, TRUE) == ranking(p, COUNTED) for p in sizes]
   known = [r[FACTOR] for r in rows if r[FACTOR]]
   free = sorted({r['method'] for r in rows if not r[COUNTED]})
-  told = f'{min(known):.2f} to {max(known):.2f}'
+  factors = f'{min(known):.2f} to {max(known):.2f}'
   return claim.Verdict(
     sum(cases),
     len(cases),
-    f'methods send {told} times what is counted; {len(free)} count nothing',
-    f'Methods send {told} times the bytes that the rule counts, the more the '
+    f'methods send {factors} times what is counted; {len(free)} count nothing',
+    f'Methods send {factors} times the bytes that the rule counts, the more the '
     'more workers where messages are gathered; methods whose messages go from '
     f'worker to worker ({", ".join(free)}) count nothing. To compare with a '
     'published number, multiply it by the factor of its method and number of '
@@ -178,13 +178,15 @@ def figure(rows: claim.Rows, **tables: claim.Rows) -> Figure:
   del tables
   found = Figure(figsize=(8, 4), layout='constrained')
   axes = found.subplots()
-  mine = [row for row in rows if row[FACTOR]]
-  of = lambda name, key: [row[key] for row in mine if row['method'] == name]
+  known = [row for row in rows if row[FACTOR]]
+  column = lambda name, key: [
+    row[key] for row in known if row['method'] == name
+  ]
   figures.curves(
     axes,
     {
-      name: (of(name, 'workers'), of(name, FACTOR))
-      for name in figures.distinct(mine, 'method')
+      name: (column(name, 'workers'), column(name, FACTOR))
+      for name in figures.distinct(known, 'method')
     },
   )
   axes.set(xlabel='workers', ylabel=FACTOR)

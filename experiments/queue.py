@@ -83,8 +83,8 @@ def jobs(
   claim_of = lambda name: importlib.import_module(f'experiments.{name}')
   claims = [
     [
-      Job(name, *each)
-      for each in training_claim.of_scale(studies, scale).items()
+      Job(name, *item)
+      for item in training_claim.of_scale(studies, scale).items()
     ]
     for name in names
     for studies in [claim_of(name).studies(scale)]
@@ -102,21 +102,21 @@ class OutOfTime(Exception):
 
 def work(found: Iterable[Job], kept: ResultStore, minutes: float) -> int:
   """Makes what is missing until the time is over; returns how many runs."""
-  made, until = 0, time.monotonic() + 60 * minutes
+  made, deadline = 0, time.monotonic() + 60 * minutes
 
   def make(ask: study.RunRequest) -> None:
-    if time.monotonic() > until:
+    if time.monotonic() > deadline:
       raise OutOfTime
-    with locked(ask.key, LOCKS) as mine:
-      if mine and study.line_of(ask, kept) is None:
-        make_mine(ask)
+    with locked(ask.key, LOCKS) as acquired:
+      if acquired and study.line_of(ask, kept) is None:
+        make_locked(ask)
 
-  def make_mine(ask: study.RunRequest) -> None:
+  def make_locked(ask: study.RunRequest) -> None:
     nonlocal made
     result, seconds, made_with = own_process.in_a_process(ask.config, ask.probe)
     kept.add(ask.workload, ask.key, result, seconds, made_with)
     made += 1
-    left = max(0.0, until - time.monotonic()) / 60
+    left = max(0.0, deadline - time.monotonic()) / 60
     console.say(
       f'{job.claim} {" ".join(map(str, job.cell))}, learning rate '
       f'{ask.config.optimizer.learning_rate:g}, seed {ask.config.seed}: '
@@ -125,16 +125,16 @@ def work(found: Iterable[Job], kept: ResultStore, minutes: float) -> int:
 
   try:
     while found:
-      before, others = made, []
+      before, waiting = made, []
       for job in found:
         try:
           study.complete(job.begin(), kept, make)
         except study.RunInProgress:
-          others.append(job)
+          waiting.append(job)
         except (RuntimeError, UserError) as error:
           console.say(f'{job.claim} {job.cell} was given up: {error}')
-      found = others
-      if others and made == before:
+      found = waiting
+      if waiting and made == before:
         time.sleep(WAIT_S)
   except OutOfTime:
     console.say('Time is up; the same command continues.')
@@ -147,22 +147,22 @@ def status(
   names: Sequence[str], kept: ResultStore, scale: str, only: Sequence[str] = ()
 ) -> list[str]:
   """A line for each gate and each claim: runs made, missing, hours left."""
-  lines, found = [], [*jobs(names, scale, only)]
-  for job in found:
+  lines, every_job = [], [*jobs(names, scale, only)]
+  for job in every_job:
     if job.claim == 'gate':
       lines.append(f'gate {gates.gate(job.cell[0], kept, scale)}')
   for name in names:
     made = missing = done = 0
     hours = 0.0
-    mine = [job for job in found if job.claim == name]
-    for job in mine:
+    group = [job for job in every_job if job.claim == name]
+    for job in group:
       progress = study.replay(job.begin(), kept)
       left = _missing(progress)
       made, missing = made + len(progress.made), missing + left
       done += not left
       hours += left * study.seconds_of(progress.asked, kept) / 3600
     lines.append(
-      f'{name}: {done} of {len(mine)} studies done, {made} runs made, at least '
+      f'{name}: {done} of {len(group)} studies done, {made} runs made, at least '
       f'{missing} missing, about {hours:.1f} hours left'
     )
   return lines
@@ -175,10 +175,10 @@ def _missing(progress: study.Progress) -> int:
   return max(len(progress.asked), 3 + best_rate.SEEDS - len(progress.made))
 
 
-def _check(what: str, names: Iterable[str], known: Collection[str]) -> None:
+def _check(kind: str, names: Iterable[str], known: Collection[str]) -> None:
   for name in names:
     if name not in known:
-      raise UserError(f'{name} is no {what}{nearest(name, known)}')
+      raise UserError(f'{name} is no {kind}{nearest(name, known)}')
 
 
 def main(argv: list[str], interrupted: Any) -> None:

@@ -48,13 +48,13 @@ class Period(NamedTuple):
 
 def bill(name: str, workers: int) -> Period:
   """Traffic of one period of a method, for a model of MODEL parameters."""
-  found = period_bills.bill(name, workers)
+  traffic = period_bills.bill(name, workers)
   most = lambda count: float(count.sum(axis=1).max())
   return Period(
-    MODEL * most(found.bytes),
-    most(found.rounds),
-    MODEL * most(found.path_bytes),
-    MODEL * float(found.bytes.sum(axis=1).mean()),
+    MODEL * most(traffic.bytes),
+    most(traffic.rounds),
+    MODEL * most(traffic.path_bytes),
+    MODEL * float(traffic.bytes.sum(axis=1).mean()),
   )
 
 
@@ -70,17 +70,19 @@ def extrapolated(name: str, workers: int) -> Period:
 
 def row(name: str, workers: int) -> dict:
   """The row of a method and a number of workers, for MODEL parameters."""
-  known = workers in BILLED
-  found = bill(name, workers) if known else extrapolated(name, workers)
+  is_billed = workers in BILLED
+  traffic = bill(name, workers) if is_billed else extrapolated(name, workers)
   period = METHODS[name].period
-  seconds = found.rounds * WAN.latency_s + found.path_bytes / WAN.bytes_per_s
+  seconds = (
+    traffic.rounds * WAN.latency_s + traffic.path_bytes / WAN.bytes_per_s
+  )
   return {
     'method': name,
     'workers': workers,
-    'extrapolated': not known,
-    'bytes per worker and step': found.bytes / period,
-    'bytes of all workers per step': workers * found.mean_bytes / period,
-    'rounds of a period': found.rounds,
+    'extrapolated': not is_billed,
+    'bytes per worker and step': traffic.bytes / period,
+    'bytes of all workers per step': workers * traffic.mean_bytes / period,
+    'rounds of a period': traffic.rounds,
     'seconds of a period on a wan': seconds,
   }
 
@@ -147,11 +149,11 @@ def figure(rows: claim.Rows, tried: claim.Rows) -> Figure:
   del tried
   found = Figure(figsize=(10, 5.5), layout='constrained')
   axes = found.subplots()
-  of = lambda name, key: [row[key] for row in rows if row['method'] == name]
+  column = lambda name, key: [row[key] for row in rows if row['method'] == name]
   figures.curves(
     axes,
     {
-      name: (of(name, 'workers'), of(name, 'bytes per worker and step'))
+      name: (column(name, 'workers'), column(name, 'bytes per worker and step'))
       for name in figures.distinct(rows, 'method')
     },
   )

@@ -82,8 +82,8 @@ def studies(scale: str) -> training_claim.Studies:
     if method in judged or (workers == WORKERS[0] and name not in LARGE)
     if name not in LARGE or (workers == LARGE[name] and splits[i] == 'iid')
   ]
-  some = cells[: 2 if scale == 'quick' else None]
-  return {cell: partial(site_methods.tuned, *cell, scale) for cell in some}
+  chosen = cells[: 2 if scale == 'quick' else None]
+  return {cell: partial(site_methods.tuned, *cell, scale) for cell in chosen}
 
 
 def find(
@@ -141,37 +141,37 @@ def holds(row: dict[str, Any]) -> bool | None:
   good = margins.is_as_good(
     row, BASELINE, lost=row['method'] not in MUST_NOT_LOSE
   )
-  alone = good is False and not intervals.known(row[f'gain over {LOCAL_SGD}'])
-  if row['method'] == 'diloco' and (alone or margins.is_worse(row, LOCAL_SGD)):
+  unsure = good is False and not intervals.known(row[f'gain over {LOCAL_SGD}'])
+  if row['method'] == 'diloco' and (unsure or margins.is_worse(row, LOCAL_SGD)):
     return None
   return good
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges in which cells a method is as good as its baseline."""
-  mine = [row for row in rows if row['method'] in BASELINES]
-  good = [row for row in mine if holds(row)]
+  judged = [row for row in rows if row['method'] in BASELINES]
+  good = [row for row in judged if holds(row)]
   iid = sum(row['split'] == 'iid' for row in good)
   fewer = sum(row[SHARE] <= FEWER for row in good)
   dense = sum(margins.is_as_good(row, DENSE) is True for row in good)
-  those = lambda key, of: [row for row in mine if row[key] == of]
-  told = '; '.join(
-    f'{name} against {BASELINES[name]}: {_sentence(those("method", name))}'
-    for name in figures.distinct(mine, 'method')
+  where = lambda key, value: [row for row in judged if row[key] == value]
+  text = '; '.join(
+    f'{name} against {BASELINES[name]}: {_sentence(where("method", name))}'
+    for name in figures.distinct(judged, 'method')
   )
   short = '; '.join(
-    f'over {other} {_sentence(those("compared with", other))}'
-    for other in figures.distinct(mine, 'compared with')
+    f'over {other} {_sentence(where("compared with", other))}'
+    for other in figures.distinct(judged, 'compared with')
   )
   less = f'; {fewer} of {len(good)} with fewer bytes' * bool(good)
-  plain = margins.span(those('method', 'diloco'), LOCAL_SGD)
+  plain = margins.span(where('method', 'diloco'), LOCAL_SGD)
   return claim.make_verdict(
-    [holds(row) for row in mine]
-    + training_claim.unfinished(studies, mine, coverage, NAMES, BASELINES),
+    [holds(row) for row in judged]
+    + training_claim.unfinished(studies, judged, coverage, NAMES, BASELINES),
     (short + less if len(short + less) <= 160 else short) or 'nothing yet',
     f'A method holds where it loses at most {margins.POINTS.margin} points, of '
     f'text {margins.NATS.margin} nats; {" and ".join(MUST_NOT_LOSE)} where '
-    f'they lose nothing. {told or "Nothing is trained yet"}. Of {len(good)} '
+    f'they lose nothing. {text or "Nothing is trained yet"}. Of {len(good)} '
     f'that hold {iid} are IID, {fewer} send fewer bytes than what they compare '
     f'with, and {dense} are also as good as all-reduce. Over local SGD, at '
     f'equal bytes, DiLoCo gains {plain or "what is not known yet"}.',
@@ -213,15 +213,15 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   marks = dict(zip(sorted(WORKERS), 'vos', strict=True))
   colors = colormaps['tab20'].colors
   for line, (name, split) in zip(panels, places, strict=False):
-    by = margins.score_metric(name)
-    mine = [r for r in rows if (r['workload'], r['split']) == (name, split)]
+    metric = margins.score_metric(name)
+    group = [r for r in rows if (r['workload'], r['split']) == (name, split)]
     for axes, x in zip(line, keys, strict=True):
-      for row in mine:
+      for row in group:
         color = colors[[*METHODS].index(row['method'])]
         mark = marks[row['workers']]
-        axes.plot(row[x], row[by.column], mark, color=color)
-      axes.set(xlabel=x, ylabel=by.column, xscale='log')
-      axes.yaxis.set_inverted(by.sign < 0)  # Better is higher up.
+        axes.plot(row[x], row[metric.column], mark, color=color)
+      axes.set(xlabel=x, ylabel=metric.column, xscale='log')
+      axes.yaxis.set_inverted(metric.sign < 0)  # Better is higher up.
     line[0].set_title(f'{name}, {split}')
   for method, color in zip(METHODS, colors, strict=False):
     panels[0][0].plot([], [], 'o', color=color, label=method)

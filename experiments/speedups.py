@@ -79,14 +79,14 @@ def find(
   """Builds a row per strategy, workload and link, with all kept seeds."""
   rows, scale = [], coverage[0]['scale']
   for name in dict.fromkeys(cell[0] for cell in found):
-    mine = {
+    tuned = {
       c[1]: best_rate.with_all_seeds(partial(fronts.method, *c, scale), t, kept)
       for c, t in found.items()
       if c[0] == name and c[1] not in (fronts.BOTH, REACHING)
     }
     # Step seconds are measured here, so rows wait until all is trained.
     if training_claim.is_complete(coverage, name):
-      rows += _rows(name, mine, kept, scale)
+      rows += _rows(name, tuned, kept, scale)
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -104,8 +104,8 @@ def _rows(
   computing = {s: _computing_s(name, s, kept, scale) for s in tuned}
   rows = []
   for link in LINKS:
-    one = lambda s, run: _seconds_to(name, run, goal, link, computing[s])
-    seconds = {s: [one(s, run) for run in tuned[s].runs] for s in tuned}
+    seconds_of = lambda s, run: _seconds_to(name, run, goal, link, computing[s])
+    seconds = {s: [seconds_of(s, run) for run in tuned[s].runs] for s in tuned}
     dense = seconds.pop('all_reduce')
     sure = base.inside and None not in dense
     rows += [
@@ -133,11 +133,11 @@ def _speed(
 
 
 def _target(name: str, runs: list[Result]) -> float:
-  what = workloads.WORKLOADS[name]
+  workload = workloads.WORKLOADS[name]
   end = statistics.fmean(
-    workloads.final_record(run)[what.metric] for run in runs
+    workloads.final_record(run)[workload.metric] for run in runs
   )
-  return end / TARGET if what.is_loss else end * TARGET
+  return end / TARGET if workload.is_loss else end * TARGET
 
 
 def _computing_s(
@@ -154,7 +154,7 @@ def _seconds_to(
 ) -> float | None:
   """Seconds until the metric reaches the goal, interpolated linearly between
   evaluations; None if it never does."""
-  what = workloads.WORKLOADS[name]
+  workload = workloads.WORKLOADS[name]
   if run['diverged'] or not run['records']:
     return None
   last = max(run['records'][-1]['most_bytes_sent'], 1)
@@ -162,33 +162,33 @@ def _seconds_to(
     record['step'] * computing_s
     + record['most_bytes_sent'] / last * run['comm_s'][link]
   )
-  told = [r for r in run['records'] if r.get(what.metric) is not None]
-  curve = [(seconds(record), record[what.metric]) for record in told]
-  return crossing(curve, goal, higher=not what.is_loss)
+  scored = [r for r in run['records'] if r.get(workload.metric) is not None]
+  curve = [(seconds(record), record[workload.metric]) for record in scored]
+  return crossing(curve, goal, higher=not workload.is_loss)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges per workload whether most are no faster; tells the best per link."""
-  said, counts = [], []
+  texts, counts = [], []
   for link in figures.distinct(rows, 'link'):
-    mine = [row for row in rows if row['link'] == link]
-    best, fast = '', sorted(_faster(mine), key=lambda row: -row[SPEED])
+    group = [row for row in rows if row['link'] == link]
+    best, fast = '', sorted(_faster(group), key=lambda row: -row[SPEED])
     for top in fast[:1]:
       best = f', at most {top[SPEED]:.1f} times ({top["strategy"]})'
-    said.append(f'{link}: {len(fast)} of {len(mine)} faster{best}')
-    counts.append(f'{link} {len(fast)} of {len(mine)}')
+    texts.append(f'{link}: {len(fast)} of {len(group)} faster{best}')
+    counts.append(f'{link} {len(fast)} of {len(group)}')
   fast = _faster(rows)
   sure = sum(is_faster(row, SPEED) is True for row in rows)
-  never, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
+  seconds, inside = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.make_verdict(
     [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
     + training_claim.not_begun(rows, coverage),
     f'{len(fast)} of {len(rows)} are at least {FASTER} times as fast, {sure} '
-    f'surely ({", ".join(counts)}); {never.count(None)} miss the target',
-    f'{"; ".join(said) or "No strategy is trained yet"}. Of all '
+    f'surely ({", ".join(counts)}); {seconds.count(None)} miss the target',
+    f'{"; ".join(texts) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
-    f'{edge.count(False)} pairs the best learning rate is at the edge of those '
+    f'{inside.count(False)} pairs the best learning rate is at the edge of those '
     'tried.',
     training_claim.doubt(coverage) or doubt,
   )
@@ -197,9 +197,11 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 def _is_rare(rows: claim.Rows, workload: str) -> bool | None:
   """Whether less than half of the strategies are faster; None if the undecided
   ones could change the answer."""
-  mine = [is_faster(row, SPEED) for row in rows if row['workload'] == workload]
-  least, half = mine.count(True), len(mine) / 2
-  most = len(mine) - mine.count(False)
+  faster = [
+    is_faster(row, SPEED) for row in rows if row['workload'] == workload
+  ]
+  least, half = faster.count(True), len(faster) / 2
+  most = len(faster) - faster.count(False)
   return None if least < half <= most else most < half
 
 
@@ -220,9 +222,9 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(7, 4), layout='constrained')
   axes = found.subplots()
   for link in figures.distinct(rows, 'link'):
-    mine = [row for row in rows if row['link'] == link]
-    speeds = sorted((row[SPEED] or 0 for row in mine), reverse=True)
-    share = [100 * (i + 1) / len(mine) for i in range(len(mine))]
+    group = [row for row in rows if row['link'] == link]
+    speeds = sorted((row[SPEED] or 0 for row in group), reverse=True)
+    share = [100 * (i + 1) / len(group) for i in range(len(group))]
     axes.step(speeds, share, where='post', label=link)
   axes.axvline(1, color='0.5', linewidth=0.8)
   x = 'times as fast to the target as all-reduce, at least'

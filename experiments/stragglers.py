@@ -99,10 +99,15 @@ def studies(scale: str) -> training_claim.Studies:
 
 
 def _study(name: str, scale: str) -> study.Study:
-  strategy, how, given = METHODS[name]
+  strategy, mode, options = METHODS[name]
   rate = RATE / P if name in SUMS else RATE
   config = lambda scenario: virtual_time.config(
-    strategy, P, scale, {**CLUSTER, **how, **SCENARIOS[scenario]}, rate, **given
+    strategy,
+    P,
+    scale,
+    {**CLUSTER, **mode, **SCENARIOS[scenario]},
+    rate,
+    **options,
   )
   baseline = yield from virtual_time.tuned(config('baseline'), scale)
   runs = {'baseline': baseline.runs}
@@ -153,13 +158,13 @@ def _row(name: str, scenario_runs: ScenarioRuns) -> dict[str, Any]:
   ]
   row = {'method': name, 'seeds': len(runs['baseline'])}
   row |= virtual_time.best_rate_columns(scenario_runs.baseline)
-  for number, (what, *keys) in zip(
+  for measure, (column, *keys) in zip(
     (_step_s, virtual_time.to_target), KEYS, strict=True
   ):
-    baseline, *others = ([*map(number, seeds)] for seeds in runs.values())
-    row[what] = claim.mean(baseline)
-    for key, each in zip(keys, others, strict=True):
-      row[key], row[f'{key}{ERROR}'] = seed_statistics.ratio(each, baseline)
+    baseline, *others = ([*map(measure, seeds)] for seeds in runs.values())
+    row[column] = claim.mean(baseline)
+    for key, values in zip(keys, others, strict=True):
+      row[key], row[f'{key}{ERROR}'] = seed_statistics.ratio(values, baseline)
   if stops:
     row[LOST] = row[f'{LOST}{ERROR}'] = None
   return row | {STOPPED: claim.mean(stops) if stops else None}
@@ -183,14 +188,14 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   and those of every waiting method more, as far as seeds can tell, and if a
   lost worker stops every waiting method, but not this one.
   """
-  those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
-  waits, free = those(SYNCHRONOUS), those(ASYNCHRONOUS)
+  of_mode = lambda mode: [r for r in rows if METHODS[r['method']][1] is mode]
+  waits, free = of_mode(SYNCHRONOUS), of_mode(ASYNCHRONOUS)
   stop, lost = ([r for r in of if r[STOPPED]] for of in (waits, free))
-  every = [how for _, how, *_ in METHODS.values()]
+  modes = [mode for _, mode, *_ in METHODS.values()]
 
   def case(row):
     steady, *slowed = map(_is_steady, (row, *waits))
-    if None in (steady, *slowed) or len(waits) < every.count(SYNCHRONOUS):
+    if None in (steady, *slowed) or len(waits) < modes.count(SYNCHRONOUS):
       return None
     return steady and not any(slowed) and row not in lost and stop == waits
 
@@ -198,7 +203,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   (slow, steady), (later, as_soon) = of(SLOW), of(SLOW_TARGET)
   arrive = sum(known(row[SLOW_TARGET]) for row in free)
   stopped = f'{len(stop)} of {len(waits)}', f'{len(lost)} of {len(free)}'
-  missing = every.count(ASYNCHRONOUS) - len(free)
+  missing = modes.count(ASYNCHRONOUS) - len(free)
   return claim.make_verdict(
     [*map(case, free)] + [claim.UNTRAINED] * missing,
     f'a slow worker makes a step {slow} times as long for methods that wait '
@@ -219,10 +224,10 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(9, 0.9 + 0.32 * len(rows)), layout='constrained')
   panels = found.subplots(1, 2, sharey=True)
   lost = lambda row, key: row[STOPPED] and 'lost' in key
-  why = lambda row, key: 'stops' if lost(row, key) else 'not reached'
+  text = lambda row, key: 'stops' if lost(row, key) else 'not reached'
   for axes, (_, *keys) in zip(panels, KEYS, strict=True):
     labels = dict(zip(keys, BARS, strict=True))
-    figures.bars(axes, rows, 'method', labels, why)
+    figures.bars(axes, rows, 'method', labels, text)
   panels[0].set_xlabel('times as long per step as without')
   panels[1].set_xlabel(f'times as long to {TARGET} held out as without')
   panels[0].invert_yaxis()

@@ -152,40 +152,42 @@ def steps_to(run: Result) -> float | None:
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges each rate: the fastest must send less and beat all-reduce by 1.1."""
-  text, cases, never = [], [], set()
+  texts, cases, never = [], [], set()
   for rate in figures.distinct(rows, 'rate'):
-    here = [row for row in rows if row['rate'] == rate]
-    mine = [row for row in here if row[SECONDS]]
-    never |= {row['strategy'] for row in here if not row[SECONDS]}
-    dense = next((r for r in mine if r['strategy'] == 'all_reduce'), None)
+    at_rate = [row for row in rows if row['rate'] == rate]
+    reached = [row for row in at_rate if row[SECONDS]]
+    never |= {row['strategy'] for row in at_rate if not row[SECONDS]}
+    dense = next((r for r in reached if r['strategy'] == 'all_reduce'), None)
     if dense is None:
       cases.append(None)
       continue
-    best = min(mine, key=lambda row: row[SECONDS])
-    mine_s, its_s = (row[f'{SECONDS}{ERROR}'] for row in (best, dense))
-    known = None not in (mine_s, its_s)
-    error = math.hypot(FASTER * mine_s, its_s) if known else None
+    best = min(reached, key=lambda row: row[SECONDS])
+    best_se, dense_se = (row[f'{SECONDS}{ERROR}'] for row in (best, dense))
+    known = None not in (best_se, dense_se)
+    error = math.hypot(FASTER * best_se, dense_se) if known else None
     slowed = FASTER * best[SECONDS]
     faster = intervals.is_below(dense[SECONDS], slowed, error, best['seeds'])
     cases.append(faster and best[WIRE] < dense[WIRE])
-    first = [row for row in mine if _is_as_fast(row, best)]
+    first = [row for row in reached if _is_as_fast(row, best)]
     names = ' and '.join(row['strategy'] for row in first)
     speeds = [{'speed': dense[SECONDS] / row[SECONDS]} for row in first]
     share = [{'share': row[WIRE] / dense[WIRE]} for row in first]
-    text.append(
+    texts.append(
       f'{rate}: {names}, {claim.span(speeds, "speed")} times as fast, '
       f'{claim.span(share, "share")} of the bytes'
     )
-  said = '; '.join(text) or 'nothing yet'
-  ours = f'against all_reduce: {said}'
-  late = f' Not at the target: {", ".join(sorted(never))}.' if never else ''
-  whole = f'To {TARGET:.2f} held out, {ours}.{late}'
-  return claim.make_verdict(cases, ours, whole, training_claim.doubt(coverage))
+  summary = '; '.join(texts) or 'nothing yet'
+  ours = f'against all_reduce: {summary}'
+  missed = f' Not at the target: {", ".join(sorted(never))}.' if never else ''
+  sentence = f'To {TARGET:.2f} held out, {ours}.{missed}'
+  return claim.make_verdict(
+    cases, ours, sentence, training_claim.doubt(coverage)
+  )
 
 
 def _is_as_fast(row: dict[str, Any], best: dict[str, Any]) -> bool:
   """Whether the seeds cannot tell a row's seconds from those of the best."""
-  errors = [each[f'{SECONDS}{ERROR}'] for each in (row, best)]
+  errors = [r[f'{SECONDS}{ERROR}'] for r in (row, best)]
   if row is best or None in errors:
     return row is best
   error = math.hypot(*errors)

@@ -131,49 +131,49 @@ def find(
 
 def _row(found: training_claim.Results, cell: tuple) -> dict[str, Any]:
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
-  plain = found.get((*cell[:2], GATHERED))
+  gathered = found.get((*cell[:2], GATHERED))
   saved = {
     column: _saved(row, found.get((*cell[:2], other)))
     for column, other in ((SAVED, GATHERED), (OF_SERVER, PLAIN))
   }
-  looked = {name: row.get(name) for name in (UNION, AGE, OLDEST)}
+  probed = {name: row.get(name) for name in (UNION, AGE, OLDEST)}
   return (
-    {name: value for name, value in row.items() if name not in looked}
-    | looked
+    {name: value for name, value in row.items() if name not in probed}
+    | probed
     | saved
-    | seed_statistics.points_over(found[cell], plain, 'top-k')
+    | seed_statistics.points_over(found[cell], gathered, 'top-k')
   )
 
 
 def _saved(row: dict[str, Any], other: best_rate.Tuned | None) -> float | None:
-  theirs = seed_statistics.row({}, other)[PATH] if other else None
-  return theirs and 100 * (1 - row[PATH] / theirs)
+  path = seed_statistics.row({}, other)[PATH] if other else None
+  return path and 100 * (1 - row[PATH] / path)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges for which metrics, P and workloads the target is met."""
-  mine = [row for row in rows if row['metric'] in JUDGED]
-  sure = claim.decided(mine, _meets)
-  good = figures.distinct([row for row in mine if _meets(row)], 'metric')
-  each = '; '.join(
+  judged = [row for row in rows if row['metric'] in JUDGED]
+  decided = claim.decided(judged, _meets)
+  good = figures.distinct([row for row in judged if _meets(row)], 'metric')
+  text = '; '.join(
     f'{row["metric"]} with {row["workers"]} workers on {row["workload"]} '
     f'{row[SAVED]:.0f} and {row[OF_SERVER]:.0f} %, '
     f'{seed_statistics.format_points_over(row, "top-k")}'
-    for row in mine
+    for row in judged
     if None not in (row[SAVED], row[OF_SERVER])
   )
   return claim.make_verdict(
-    [_meets(row) for row in mine]
-    + training_claim.unfinished(studies, mine, coverage, NAMES, JUDGED),
+    [_meets(row) for row in judged]
+    + training_claim.unfinished(studies, judged, coverage, NAMES, JUDGED),
     f'fewer bytes on the busiest link than the all-gather by '
-    f'{claim.span(sure, SAVED, ".0f")} %, than the server alone by '
-    f'{claim.span(sure, OF_SERVER, ".0f")} %, at '
-    f'{claim.span(sure, GAIN, "+.2f")} points; it holds for '
+    f'{claim.span(decided, SAVED, ".0f")} %, than the server alone by '
+    f'{claim.span(decided, OF_SERVER, ".0f")} %, at '
+    f'{claim.span(decided, GAIN, "+.2f")} points; it holds for '
     f'{", ".join(good) or "none"}',
     f'The target is at least {FEWER} % fewer bytes on the busiest link than '
     f"top-k's all-gather and than the same server without a metric, at an "
     f'accuracy within {WITHIN} points of top-k. Fewer by, and points gained: '
-    f'{each}.',
+    f'{text}.',
     training_claim.doubt(coverage),
   )
 

@@ -45,8 +45,8 @@ def utilisation(
   """
   (size, step_s), method = MODELS[model], METHODS[name]
   hidden = method.overlap_steps * step_s * overlapped
-  bill = period_bills.bill(name, WORKERS)
-  rounds, path = bill.rounds.max(axis=0), bill.path_bytes.max(axis=0)
+  traffic = period_bills.bill(name, WORKERS)
+  rounds, path = traffic.rounds.max(axis=0), traffic.path_bytes.max(axis=0)
   seconds = rounds * LATENCY_S + 8 * size * path / bits_per_s
   compute_s = method.period * step_s
   waited_s = np.maximum(seconds - hidden, 0)[rounds > 0].sum()
@@ -96,34 +96,34 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
   """Judges whether overlapped streaming DiLoCo needs a hundredth at 95 %."""
-  at = 'Gbit/s for 95%'
-  of = lambda name: {
-    row['model']: row[at]
+  column = 'Gbit/s for 95%'
+  rates = lambda name: {
+    row['model']: row[column]
     for row in rows
     if row['method'] == name and row['beside computing']
   }
-  dense = of('all_reduce')
-  ours = of(STREAMING)
+  dense = rates('all_reduce')
+  ours = rates(STREAMING)
   ratios = [claim.ratio(dense[model], ours[model]) for model in ours]
   known = [ratio for ratio in ratios if ratio is not None]
-  wide, told = (
+  full, half = (
     claim.span([{'ratio': r and r * bits / 32} for r in ratios], 'ratio', '.0f')
     for bits in (32, 16)
   )
   never = [model for model in ours if dense[model] is None]
-  beside = (
+  note = (
     f' Not judged is {", ".join(never)}: there the latency of all-reduce alone '
     'is too long for 95 % at any bandwidth.'
   )
   return claim.Verdict(
     sum(ratio / 2 >= 100 for ratio in known),
     len(known),
-    f'all-reduce of 16-bit gradients needs {told} times the bandwidth of 4-bit '
+    f'all-reduce of 16-bit gradients needs {half} times the bandwidth of 4-bit '
     'streaming DiLoCo',
     'For 95 % of utilisation beside computing, all-reduce of 16-bit '
-    f'gradients, as in the paper, needs {told} times the bandwidth of '
+    f'gradients, as in the paper, needs {half} times the bandwidth of '
     'streaming DiLoCo with 4 bits, period 100, 8 fragments and a delay of 5 '
-    f'steps; of 32-bit gradients, {wide} times.{beside if never else ""}',
+    f'steps; of 32-bit gradients, {full} times.{note if never else ""}',
     open=len(never),
   )
 

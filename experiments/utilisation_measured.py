@@ -53,9 +53,9 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Measures all methods, rates and numbers of workers; quick, one of each."""
   kept = ResultStore(folder if quick else pathlib.Path('runs/claims'))
   cells = list(itertools.product(WORKERS, RATES, METHODS))
-  until, rows = time.monotonic() + 60 * WITHIN.value, []
+  deadline, rows = time.monotonic() + 60 * WITHIN.value, []
   for workers, rate, name in cells[: 1 if quick else None]:
-    if time.monotonic() < until or is_kept(kept, workers, rate, name):
+    if time.monotonic() < deadline or is_kept(kept, workers, rate, name):
       found = row(kept, workers, rate, name)
       ratio = found['step s, modelled'] / found['step s, measured']
       rows.append(found | {RATIO: ratio})
@@ -75,7 +75,7 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
   """Judges each method at each rate with each number of workers."""
   del bandwidth
   near = [_is_near(row) for row in rows]
-  every = len(WORKERS) * len(RATES) * len(METHODS)
+  total = len(WORKERS) * len(RATES) * len(METHODS)
   sure = claim.decided(rows, _is_near)
   ours = f'the model gives {claim.span(sure, RATIO)} of the measured step'
   far = [
@@ -83,13 +83,13 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
     for r, is_near in zip(rows, near, strict=True)
     if is_near is False
   ]
-  told = f' Further off are {", ".join(far)}.' if far else ''
+  text = f' Further off are {", ".join(far)}.' if far else ''
   return claim.make_verdict(
     near,
     ours,
     f'Over {len(sure)} methods, rates and numbers of workers {ours} (goal: '
-    f'{1 - NEAR} to {1 + NEAR}).{told}',
-    f'{len(rows)} of {every} rows are measured' if len(rows) < every else '',
+    f'{1 - NEAR} to {1 + NEAR}).{text}',
+    f'{len(rows)} of {total} rows are measured' if len(rows) < total else '',
   )
 
 
@@ -114,14 +114,17 @@ def figure(rows: claim.Rows, bandwidth: claim.Rows) -> Figure:
     found.subplots(1, len(counts), squeeze=False)[0], counts, strict=True
   ):
     for i, name in enumerate(figures.distinct(rows, 'method')):
-      mine = [r for r in rows if (r['workers'], r['method']) == (workers, name)]
+      group = [
+        r for r in rows if (r['workers'], r['method']) == (workers, name)
+      ]
       rates = [
-        8e-6 * (link_shape.parse(r['link rate']).bytes_per_s or 0) for r in mine
+        8e-6 * (link_shape.parse(r['link rate']).bytes_per_s or 0)
+        for r in group
       ]
       for column, form in ((MEASURED, 'o-'), (MODELLED, ':')):
         axes.plot(
           rates,
-          [100 * r[column] for r in mine],
+          [100 * r[column] for r in group],
           form,
           color=f'C{i}',
           label=name if column == MEASURED else None,

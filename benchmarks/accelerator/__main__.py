@@ -50,32 +50,32 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
   parser.add_argument('--here', type=int, help=argparse.SUPPRESS)
   parser.add_argument('--rehearse', action='store_true', help='small, on a CPU')
   parser.add_argument('--summary', action='store_true', help='tables only')
-  given = parser.parse_args(words)
-  for part in given.parts:
+  flags = parser.parse_args(words)
+  for part in flags.parts:
     if part not in PARTS:
       raise UserError(f'{part!r} is no part{nearest(part, PARTS)}')
-  if given.minutes <= 0:
-    raise UserError(f'--minutes must be above 0, got {given.minutes:g}.')
-  if given.processes is not None and given.processes < 1:
-    raise UserError(f'--processes must be at least 1, got {given.processes}.')
-  given.parts = given.parts or [*PARTS]
-  return given
+  if flags.minutes <= 0:
+    raise UserError(f'--minutes must be above 0, got {flags.minutes:g}.')
+  if flags.processes is not None and flags.processes < 1:
+    raise UserError(f'--processes must be at least 1, got {flags.processes}.')
+  flags.parts = flags.parts or [*PARTS]
+  return flags
 
 
 def main() -> None:
   """Makes missing measures, or with --summary writes tables of those made."""
-  given = None
+  flags = None
   try:
-    given = arguments()
-    if given.summary:
-      _summarise(given)
-    elif given.here is not None:
-      _make(given.parts[0], given)
+    flags = arguments()
+    if flags.summary:
+      _summarise(flags)
+    elif flags.here is not None:
+      _make(flags.parts[0], flags)
     else:
       signal.signal(signal.SIGTERM, lambda *_: sys.exit(TIMED_OUT))
-      _each_in_processes(given)
+      _each_in_processes(flags)
   except UserError as error:
-    if given and given.here:  # The first of several processes reports it.
+    if flags and flags.here:  # The first of several processes reports it.
       sys.exit(USER_ERROR_EXIT)
     console.refuse(str(error), error)
 
@@ -90,13 +90,13 @@ def _choose(platforms: str) -> None:
   jax.config.update('jax_platforms', platforms)
 
 
-def _summarise(given: argparse.Namespace) -> None:
+def _summarise(flags: argparse.Namespace) -> None:
   _choose('cpu')
-  modules = {name: _module(name) for name in given.parts}
-  print(_module('summary').write(given.out, modules))
+  modules = {name: _module(name) for name in flags.parts}
+  print(_module('summary').write(flags.out, modules))
 
 
-def _each_in_processes(given: argparse.Namespace) -> None:
+def _each_in_processes(flags: argparse.Namespace) -> None:
   """Runs one part after the other, each in processes with flags and memory of
   their own.
 
@@ -104,17 +104,17 @@ def _each_in_processes(given: argparse.Namespace) -> None:
   tried. A part that crashed is started again; the measure that crashed it then
   comes last.
   """
-  clock = measures.Clock(given.minutes)
-  _keep_programs(given.out)
-  for done, part in enumerate(given.parts):
-    parts = len(given.parts) - done
+  clock = measures.Clock(flags.minutes)
+  _keep_programs(flags.out)
+  for done, part in enumerate(flags.parts):
+    parts = len(flags.parts) - done
     share = measures.Clock(_share(part, clock.left() / 60, parts))
     crashed = True
     while crashed and share.left() > 0:
-      ended = _in_processes(part, given, share.left())
-      if USER_ERROR_EXIT in ended:
+      codes = _in_processes(part, flags, share.left())
+      if USER_ERROR_EXIT in codes:
         sys.exit(USER_ERROR_EXIT)
-      crashed = any(code is not None and code < 0 for code in ended)
+      crashed = any(code is not None and code < 0 for code in codes)
 
 
 def _share(part: str, left: float, parts: int) -> float:
@@ -125,25 +125,27 @@ def _share(part: str, left: float, parts: int) -> float:
 
 
 def _in_processes(
-  part: str, given: argparse.Namespace, left: float
+  part: str, flags: argparse.Namespace, left: float
 ) -> list[int | None]:
   """Exit codes of a part's processes; see `children.run`."""
-  words = [part, f'--out={given.out}', f'--minutes={left / 60:.3f}']
-  words += ['--rehearse'] * given.rehearse
+  words = [part, f'--out={flags.out}', f'--minutes={left / 60:.3f}']
+  words += ['--rehearse'] * flags.rehearse
   command = [sys.executable, '-m', 'benchmarks.accelerator', *words]
-  numbers = range(_processes(part, given))
+  numbers = range(_processes(part, flags))
   return children.run(
     [[*command, f'--here={n}'] for n in numbers], left + GRACE_S
   )
 
 
-def _processes(part: str, given: argparse.Namespace) -> int:
+def _processes(part: str, flags: argparse.Namespace) -> int:
   """Returns the number of a part's processes; by default half the cores, as the
   others are for tests that a process starts."""
   if part not in SHARED:
     return 1
-  few = 1 if given.rehearse else min(MAX_PROCESSES, (os.cpu_count() or 1) // 2)
-  return given.processes or max(1, few)
+  default = (
+    1 if flags.rehearse else min(MAX_PROCESSES, (os.cpu_count() or 1) // 2)
+  )
+  return flags.processes or max(1, default)
 
 
 def _keep_programs(out: pathlib.Path) -> None:
@@ -157,13 +159,13 @@ def _keep_programs(out: pathlib.Path) -> None:
     os.environ.setdefault(name, value)
 
 
-def _make(part: str, given: argparse.Namespace) -> None:
+def _make(part: str, flags: argparse.Namespace) -> None:
   """Makes the missing measures of one part, until the time is over."""
-  clock = measures.Clock(given.minutes)
+  clock = measures.Clock(flags.minutes)
   timer = threading.Timer(clock.left(), _end)
   timer.daemon = True
   timer.start()
-  on_gpu = not given.rehearse and part not in WITHOUT_GPU
+  on_gpu = not flags.rehearse and part not in WITHOUT_GPU
   _choose('cuda,cpu' if on_gpu else 'cpu')
   # Tests, trainings and PyTorch share the device with this process.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
@@ -173,10 +175,10 @@ def _make(part: str, given: argparse.Namespace) -> None:
     executors.emulate(8)
   module = _module(part)
   if part == 'training':
-    lines = module.make_missing(given.out, given.rehearse, clock)
+    lines = module.make_missing(flags.out, flags.rehearse, clock)
   else:
     lines = measures.make_missing(
-      given.out, part, module.measures(given.rehearse), clock
+      flags.out, part, module.measures(flags.rehearse), clock
     )
   for line in lines:
     print(line, flush=True)

@@ -22,12 +22,12 @@ def run(commands: Sequence[Sequence[str]], timeout: float) -> list[int | None]:
   Returns:
     The exit codes: below 0 for an end by a signal, None for a timeout.
   """
-  until, codes = time.monotonic() + timeout, []
-  with contextlib.ExitStack() as all_of_them:
-    started = [all_of_them.enter_context(_started(c)) for c in commands]
+  deadline, codes = time.monotonic() + timeout, []
+  with contextlib.ExitStack() as stack:
+    started = [stack.enter_context(_started(c)) for c in commands]
     for child in started:
       try:
-        codes.append(child.wait(max(0.0, until - time.monotonic())))
+        codes.append(child.wait(max(0.0, deadline - time.monotonic())))
       except subprocess.TimeoutExpired:
         codes.append(None)
   return codes

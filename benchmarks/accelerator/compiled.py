@@ -90,8 +90,8 @@ def compile_for(
   mesh = jax.make_mesh(
     (len(targets),), (WORKERS,), (jax.sharding.AxisType.Auto,), devices=targets
   )
-  placed = jax.NamedSharding(mesh, jax.P(WORKERS))
-  on_mesh = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
+  sharding = jax.NamedSharding(mesh, jax.P(WORKERS))
+  on_mesh = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
   lowered = executors.on_many_devices(program, mesh=mesh).lower(
     *jax.tree.map(on_mesh, arguments)
   )
@@ -105,12 +105,14 @@ def _bytes(name: str, dtype: str, small: bool) -> dict[str, Any]:
   """Compares the ledger of one update, run here, with the compiled program."""
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 1.0))
-  at = lambda worker, grads: update(worker, grads, jnp.int32(COMMON_PERIOD - 1))
+  update_at = lambda worker, grads: update(
+    worker, grads, jnp.int32(COMMON_PERIOD - 1)
+  )
   params, grads = _drawn(0, 1.0, dtype), _drawn(1, LARGE, dtype)
   worker = executors.on_one_device(init)(params)
-  _, sent = executors.on_one_device(at)(worker, grads)
+  _, sent = executors.on_one_device(update_at)(worker, grads)
   program, source = compile_for(
-    eight_gpus.devices(small), at, (worker, grads), {}
+    eight_gpus.devices(small), update_at, (worker, grads), {}
   )
   ways = [(path,) for path in control_paths(program, source)]
   row = comparison.compare(COMMON_PERIOD - 1, ways, jax.device_get(sent))
@@ -137,20 +139,20 @@ def _drawn(seed: int, scale: float, dtype: str) -> Tree:
 
 def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
   """Returns the collectives of a whole step, as they are scheduled."""
-  given = problem('transformer', small)
+  task = problem('transformer', small)
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 0.1))
 
   def step(worker, batch):
-    loss, grads = jax.value_and_grad(given.loss)(worker.params, batch)
+    loss, grads = jax.value_and_grad(task.loss)(worker.params, batch)
     return update(worker, grads, jnp.int32(COMMON_PERIOD - 1))[0], loss
 
-  begin = executors.on_one_device(lambda x: init(given.init(jax.random.key(x))))
+  begin = executors.on_one_device(lambda x: init(task.init(jax.random.key(x))))
   worker = jax.eval_shape(begin, jax.ShapeDtypeStruct((NUM_GPUS,), 'i4'))
   cut = lambda x: jax.ShapeDtypeStruct(
     (NUM_GPUS, len(x) // NUM_GPUS, *x.shape[1:]), x.dtype
   )
-  batch = jax.tree.map(cut, given.batch)
+  batch = jax.tree.map(cut, task.batch)
   program, _ = compile_for(
     eight_gpus.devices(small), step, (worker, batch), OPTIONS[options]
   )
@@ -164,21 +166,21 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   with computing."""
   found = []
   for line in lines:
-    key, one = line['key'], line['result']
-    moved = one['exchanges']
-    total = sum(e['bytes'] for e in moved)
-    hidden = sum(e['bytes'] for e in moved if e['beside'])
+    key, result = line['key'], line['result']
+    exchanges = result['exchanges']
+    total = sum(e['bytes'] for e in exchanges)
+    hidden = sum(e['bytes'] for e in exchanges if e['beside'])
     found.append(
       {
         'strategy': key['strategy'],
         'program': key.get('dtype') or f'whole step, {key["hidden with"]}',
-        'ledger': one.get('ledger', ''),
-        'compiled': one.get('compiled', ''),
-        'agree': {True: 'yes', False: 'NO', None: ''}[one.get('holds')],
-        'reason': one.get('reason', ''),
-        'types': ', '.join(sorted({d for e in moved for d in e['dtypes']})),
-        'collectives': len(moved),
-        'of them split': sum(e['split'] for e in moved),
+        'ledger': result.get('ledger', ''),
+        'compiled': result.get('compiled', ''),
+        'agree': {True: 'yes', False: 'NO', None: ''}[result.get('holds')],
+        'reason': result.get('reason', ''),
+        'types': ', '.join(sorted({d for e in exchanges for d in e['dtypes']})),
+        'collectives': len(exchanges),
+        'of them split': sum(e['split'] for e in exchanges),
         'hidden share of bytes': f'{hidden / total:.2f}' if total else '',
       }
     )

@@ -64,18 +64,18 @@ def _compare(name: str, precision: str) -> dict[str, Any]:
   # The default is what users get, tensorfloat32 on tensor cores.
   products = 'default' if precision == 'tensorfloat32' else 'highest'
   with jax.default_matmul_precision(products):
-    found = golden_test.measure(
+    measured = golden_test.measure(
       name, 'bfloat16' if precision == 'bfloat16' else ''
     )
-  off = found['train_loss'] / expected['train_loss'] - 1
+  gap = measured['train_loss'] / expected['train_loss'] - 1
   counts = ('arguments', 'bytes_sent', 'messages')
-  same = all(found[key] == expected[key] for key in counts)
+  same = all(measured[key] == expected[key] for key in counts)
   tolerance = golden_test.TOLERANCES[precision]
   return {
-    'relative_difference': off,
+    'relative_difference': gap,
     'tolerance': tolerance,
     'bytes_are_equal': same,
-    'holds': abs(off) <= tolerance and (same or precision != 'float32'),
+    'holds': abs(gap) <= tolerance and (same or precision != 'float32'),
   }
 
 
@@ -87,14 +87,14 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
       cut off (with the number of tests passed, and those that failed).
   """
   platform = jax.default_backend().replace('gpu', 'cuda')
-  few = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
+  subset = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
   with tempfile.TemporaryDirectory() as folder:
-    report, said = pathlib.Path(folder, 'xml'), pathlib.Path(folder, 'said')
-    with said.open('w') as out, explain_timeout(said):
+    report, output = pathlib.Path(folder, 'xml'), pathlib.Path(folder, 'said')
+    with output.open('w') as out, explain_timeout(output):
       subprocess.run(
         [
           *(sys.executable, '-m', 'pytest', '-v', '-p', 'no:cacheprovider'),
-          *(few if small else ['-n', str(LAWS[file])]),
+          *(subset if small else ['-n', str(LAWS[file])]),
           *('-m', 'not exhaustive', f'--junitxml={report}', file),
         ],
         cwd=ROOT,
@@ -105,7 +105,7 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
       )
     if not report.exists():
       raise RuntimeError(
-        f'pytest made no report: {last_lines(said.read_text())}'
+        f'pytest made no report: {last_lines(output.read_text())}'
       )
     return of_report(report)
 
@@ -116,10 +116,10 @@ def explain_timeout(said: pathlib.Path) -> Iterator[None]:
   try:
     yield
   except subprocess.TimeoutExpired as error:
-    told = re.findall(r'(PASSED|FAILED|ERROR) (\S+)', said.read_text())
-    failed = [test.rpartition('::')[2] for how, test in told if how != 'PASSED']
+    runs = re.findall(r'(PASSED|FAILED|ERROR) (\S+)', said.read_text())
+    failed = [test.rpartition('::')[2] for end, test in runs if end != 'PASSED']
     raise RuntimeError(
-      f'cut off after {len(told) - len(failed)} tests that passed and '
+      f'cut off after {len(runs) - len(failed)} tests that passed and '
       f'{len(failed)} that failed: {", ".join(failed)}'
     ) from error
 
@@ -179,16 +179,16 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   return [*filter(None, figures), *tests]
 
 
-def _of_figures(precision: str, made: dict[str, dict]) -> dict[str, Any]:
+def _of_figures(precision: str, checks: dict[str, dict]) -> dict[str, Any]:
   """The row of a precision; {} if nothing was measured in it."""
-  if not made:
+  if not checks:
     return {}
-  off = {name: one['relative_difference'] for name, one in made.items()}
-  worst = max(off, key=lambda name: abs(off[name]))
+  gaps = {name: row['relative_difference'] for name, row in checks.items()}
+  worst = max(gaps, key=lambda name: abs(gaps[name]))
   return {
     'what': f'golden figures, {precision}',
-    'made': len(made),
-    'hold': sum(one['holds'] for one in made.values()),
-    'worst': f'{worst} {off[worst]:+.1e}',
-    'that fail': ', '.join(n for n, one in made.items() if not one['holds']),
+    'made': len(checks),
+    'hold': sum(row['holds'] for row in checks.values()),
+    'worst': f'{worst} {gaps[worst]:+.1e}',
+    'that fail': ', '.join(n for n, row in checks.items() if not row['holds']),
   }

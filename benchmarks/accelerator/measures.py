@@ -73,10 +73,10 @@ def make_missing(
         f'it takes up to {measure.least_s / 60:g} minutes'
       )
       continue
-    with locked(measure.key, folder / LOCK) as mine:
-      one = digest(measure.key)
-      tried = _begun(folder)[one] > begun[one]
-      if not mine or tried or kept.find(part, measure.key):
+    with locked(measure.key, folder / LOCK) as acquired:
+      key_digest = digest(measure.key)
+      was_begun = _begun(folder)[key_digest] > begun[key_digest]
+      if not acquired or was_begun or kept.find(part, measure.key):
         continue  # Another process makes it, or has.
       line, reason = _make(folder, part, measure, kept, clock)
     reasons.append(reason or number)  # A success is unlike any other entry.
@@ -95,9 +95,9 @@ def _make(
   _note(folder / BEGUN, note)
   began = time.perf_counter()
   try:
-    found = measure.make(clock.left())
+    result = measure.make(clock.left())
     seconds = time.perf_counter() - began
-    kept.add(part, measure.key, found, seconds, workdir.provenance())
+    kept.add(part, measure.key, result, seconds, workdir.provenance())
   except Exception as error:  # One failure does not stop the other measures.
     reason = ' '.join(str(error).split())[:500] or type(error).__name__
     trace = traceback.format_exc()[-4000:]
@@ -124,12 +124,12 @@ def cut_off(folder: pathlib.Path) -> list[dict[str, Any]]:
   """Returns part and key of each measure that was begun, but neither made nor
   failed: the time was over, or its process crashed."""
   kept = ResultStore(folder)
-  told = {digest(line['key']) for line in _lines(folder / FAILED)}
+  failed = {digest(line['key']) for line in _lines(folder / FAILED)}
   begun = {line['digest']: line for line in _lines(folder / BEGUN)}
   return [
     line
     for line in begun.values()
-    if line['digest'] not in told
+    if line['digest'] not in failed
     and kept.find(line['part'], line['key']) is None
   ]
 

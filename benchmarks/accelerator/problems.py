@@ -34,17 +34,17 @@ def problem(name: str, small: bool) -> Problem:
   `small`, smaller networks."""
   random = np.random.default_rng(0)
   if name == 'resnet18':
-    many, side, net = 1024, 32, models.make(name, 10)
+    examples, side, net = 1024, 32, models.make(name, 10)
     if small:
-      many, side, net = 8, 8, models.make('cnn', 10, width=4)
-    inputs = random.standard_normal((many, side, side, 3), np.float32)
-    labels, unit, units = random.integers(0, 10, many), 'images', many
+      examples, side, net = 8, 8, models.make('cnn', 10, width=4)
+    inputs = random.standard_normal((examples, side, side, 3), np.float32)
+    labels, unit, units = random.integers(0, 10, examples), 'images', examples
   else:
-    many, length, sizes = 128, 256, {'width': 384, 'layers': 6, 'heads': 6}
+    examples, length, sizes = 128, 256, {'width': 384, 'layers': 6, 'heads': 6}
     if small:
-      many, length, sizes = 8, 8, {'width': 16, 'layers': 1, 'heads': 2}
+      examples, length, sizes = 8, 8, {'width': 16, 'layers': 1, 'heads': 2}
     net = models.make(name, 256, models.TEXT, **sizes)
-    inputs = random.integers(0, 256, (many, length))
+    inputs = random.integers(0, 256, (examples, length))
     labels, unit, units = np.roll(inputs, -1, 1), 'tokens', inputs.size
 
   def loss(params, batch):
@@ -54,5 +54,7 @@ def problem(name: str, small: bool) -> Problem:
     ).mean()
 
   init = lambda key: net.init(key, jnp.asarray(inputs[:1]))['params']
-  as_given = lambda x: x if x.dtype == np.float32 else x.astype(np.int32)
-  return Problem(loss, init, (as_given(inputs), as_given(labels)), unit, units)
+  to_32_bits = lambda x: x if x.dtype == np.float32 else x.astype(np.int32)
+  return Problem(
+    loss, init, (to_32_bits(inputs), to_32_bits(labels)), unit, units
+  )

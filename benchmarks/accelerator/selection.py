@@ -99,7 +99,7 @@ def measures(small: bool) -> Iterator[Measure]:
 
 def _operation(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
   function, *names = operations(n, k)[name]
-  args = [drawn(each, n, k) for each in names]
+  args = [drawn(argument, n, k) for argument in names]
   run = functools.cache(lambda times: slopes.repeated(function, times))
   call = lambda times: run(times)(*args)
   seconds = slopes.slope(call, FEW if small else slopes.enough(call))
@@ -146,19 +146,19 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     n, what = line['key']['n'], line['key']['what']
     copies = line['result']['reads_of'] / n
     # A slope that noise has made negative cannot be the unit.
-    over = median(line) / (copies * read[n]) if read.get(n, 0) > 0 else None
+    ratio = median(line) / (copies * read[n]) if read.get(n, 0) > 0 else None
     found.append(
       {
         'n': n,
         'k': line['key']['k'],
         'what': what,
         'ms': f'{1e3 * median(line):.3f}',
-        'reads': '' if over is None else f'{over:.2f}',
+        'reads': '' if ratio is None else f'{ratio:.2f}',
         'GB/s': f'{4e-9 * n / median(line):,.0f}'
-        if what == 'read' and over
+        if what == 'read' and ratio
         else '',
-        f'within {GOAL} reads': {True: 'yes', False: 'NO'}[over <= GOAL]
-        if over and what in ('ascending', SEARCHING, 'largest')
+        f'within {GOAL} reads': {True: 'yes', False: 'NO'}[ratio <= GOAL]
+        if ratio and what in ('ascending', SEARCHING, 'largest')
         else '',
       }
     )

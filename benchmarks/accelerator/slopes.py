@@ -23,10 +23,10 @@ def repeated(function: Callable, times: int) -> jax.stages.Wrapped:
   """
 
   def run(*args):
-    like = jax.eval_shape(function, *args)
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
-    once = lambda _, last: function(*lax.optimization_barrier((args, last))[0])
-    return lax.fori_loop(0, times, once, nothing)
+    shapes = jax.eval_shape(function, *args)
+    start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    body = lambda _, last: function(*lax.optimization_barrier((args, last))[0])
+    return lax.fori_loop(0, times, body, start)
 
   return jax.jit(run, compiler_options=IN_THE_LOOP)
 
@@ -41,8 +41,8 @@ def slope(call: Callable[[int], Any], times: int) -> list[float]:
   found = []
   for turn in range(TURNS + 1):
     ends = [time.perf_counter()]
-    for many in (times, 3 * times):
-      jax.block_until_ready(call(many))
+    for count in (times, 3 * times):
+      jax.block_until_ready(call(count))
       ends.append(time.perf_counter())
     began, between, ended = ends
     if turn:  # The first one compiles.
@@ -55,5 +55,5 @@ def enough(call: Callable[[int], Any]) -> int:
   jax.block_until_ready(call(TIMES))  # Compiles.
   began = time.perf_counter()
   jax.block_until_ready(call(TIMES))
-  each = (time.perf_counter() - began) / TIMES
-  return min(MOST, max(TIMES, round(ENOUGH_S / each)))
+  run_s = (time.perf_counter() - began) / TIMES
+  return min(MOST, max(TIMES, round(ENOUGH_S / run_s)))

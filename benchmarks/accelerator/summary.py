@@ -19,25 +19,27 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   Raises:
     UserError: nothing was measured there.
   """
-  found = []
+  sections = []
   for name, module in parts.items():
     lines = [*ResultStore(folder).lines(name).values()]
     rows = _trained(folder) if module is training else module.rows(lines)
     if rows:
       table = tabulate.tabulate(rows, headers='keys', tablefmt='github')
-      of = _machines(lines) if lines else ''
-      found.append(f'## {name}\n\n{of}{table}\n')
+      machines = _machines(lines) if lines else ''
+      sections.append(f'## {name}\n\n{machines}{table}\n')
   if failed := measures.failures(folder):
-    told = [f'- {one["part"]} {one["key"]}: {one["error"]}' for one in failed]
-    found.append('## What failed\n\n' + '\n'.join(told) + '\n')
+    items = [
+      f'- {entry["part"]} {entry["key"]}: {entry["error"]}' for entry in failed
+    ]
+    sections.append('## What failed\n\n' + '\n'.join(items) + '\n')
   if ended := measures.cut_off(folder):
-    told = [f'- {one["part"]} {one["key"]}' for one in ended]
-    found.append('## What was cut off\n\n' + '\n'.join(told) + '\n')
-  if not found:
+    items = [f'- {entry["part"]} {entry["key"]}' for entry in ended]
+    sections.append('## What was cut off\n\n' + '\n'.join(items) + '\n')
+  if not sections:
     raise UserError(
       f'--out={folder} holds no measures; make some without --summary first.'
     )
-  return '\n'.join(['# On an accelerator\n', *found])
+  return '\n'.join(['# On an accelerator\n', *sections])
 
 
 def _trained(folder: pathlib.Path) -> list[dict[str, Any]]:
@@ -47,24 +49,24 @@ def _trained(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 def _machines(lines: list[dict[str, Any]]) -> str:
   """Describes the devices and versions of the measures, each once."""
-  told = {}
+  counts = {}
   for line in lines:
     made = line['made_with']
     versions, devices = made['versions'], made['devices']
-    what = (
+    label = (
       f'{len(devices)} x {made.get("device_kind", devices[0])}, '
       f'Python {made["python"]}, jax {versions["jax"]}, commit '
       f'{made["commit"][:7]}{" (modified)" if "(" in made["commit"] else ""}'
     )
-    told[what] = told.get(what, 0) + 1
-  each = [f'{many} measures on {what}' for what, many in told.items()]
-  return f'{"; ".join(each)}.\n\n'
+    counts[label] = counts.get(label, 0) + 1
+  phrases = [f'{count} measures on {label}' for label, count in counts.items()]
+  return f'{"; ".join(phrases)}.\n\n'
 
 
 def write(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   """Writes summary.md, which it returns, and failures.jsonl with traces."""
   text = of_folder(folder, parts)
   (folder / 'summary.md').write_text(text)
-  failed = [json.dumps(one) for one in measures.failures(folder)]
+  failed = [json.dumps(entry) for entry in measures.failures(folder)]
   (folder / 'failures.jsonl').write_text(''.join(f'{x}\n' for x in failed))
   return text

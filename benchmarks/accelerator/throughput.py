@@ -52,8 +52,8 @@ def measures(small: bool) -> Iterator[Measure]:
 def rehearsed() -> Iterator[tuple]:
   """Task, program, workers and precision of each measure of a rehearsal."""
   for program in programs.PROGRAMS:
-    many = 1 if program == 'one large batch' else 2
-    yield 'resnet18', program, many, 'default'
+    workers = 1 if program == 'one large batch' else 2
+    yield 'resnet18', program, workers, 'default'
   yield 'transformer', 'worker.update', 2, 'bfloat16'
 
 
@@ -90,25 +90,25 @@ def lowered(
 ) -> tuple[jax.stages.Lowered, Any]:
   """Returns a step that is lowered but not compiled, and its first state."""
   products = precision if precision == 'highest' else 'default'
-  where = conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS
+  previous = conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS
   try:
-    apart = (jax.default_backend(),) if program == 'apart' else ()
-    conv.UNGROUPED_BACKENDS = conv.MATMUL_BACKENDS = apart
+    backends = (jax.default_backend(),) if program == 'apart' else ()
+    conv.UNGROUPED_BACKENDS = conv.MATMUL_BACKENDS = backends
     with jax.default_matmul_precision(products):
       step, state = programs.PROGRAMS[program](given, workers, precision)
       return step.lower(state, batch, jnp.int32(0)), state
   finally:
-    conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS = where
+    conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS = previous
 
 
 def measure(
   small: bool, task: str, program: str, workers: int, precision: str
 ) -> dict[str, Any]:
   """Measures units per second, and memory by the compiler and the device."""
-  given, steps = problem(task, small), 1 if small else STEPS
+  workload, steps = problem(task, small), 1 if small else STEPS
   cut = lambda x: jnp.asarray(x.reshape(workers, -1, *x.shape[1:]))
-  batch = jax.tree.map(cut, given.batch)
-  step, state = lowered(given, batch, program, workers, precision)
+  batch = jax.tree.map(cut, workload.batch)
+  step, state = lowered(workload, batch, program, workers, precision)
   run, seconds = step.compile(), []
   for turn in range(1 + (2 if small else TURNS)):
     began = time.perf_counter()
@@ -118,9 +118,9 @@ def measure(
     if turn:
       seconds.append((time.perf_counter() - began) / steps)
   return {
-    'unit': given.unit,
+    'unit': workload.unit,
     'loss_is_finite': bool(np.isfinite(jax.device_get(loss)).all()),
-    'per_s': given.units / statistics.median(seconds),
+    'per_s': workload.units / statistics.median(seconds),
     'seconds': seconds,
     'compiler_bytes': device_memory.needed_bytes(run),
     'peak_bytes': device_memory.peak_bytes(),
@@ -131,27 +131,27 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   """Returns a row for each measure, with its speed over other measures."""
   speed = {tuple(line['key'].values()): line['result'] for line in lines}
   rate = lambda *key: speed.get(key, {}).get('per_s')
-  over = lambda a, b: f'{a / b:.2f}' if a and b else ''
+  ratio = lambda a, b: f'{a / b:.2f}' if a and b else ''
   found = []
-  for (task, program, workers, precision), one in sorted(speed.items()):
-    mine = one['per_s']
+  for (task, program, workers, precision), result in sorted(speed.items()):
+    per_s = result['per_s']
     found.append(
       {
         'task': task,
         'program': program,
         'workers': workers,
         'precision': precision,
-        'per s': f'{mine:,.0f} {one["unit"]}'
-        + ('' if one['loss_is_finite'] else ', loss is no number'),
-        'over by hand': over(mine, rate(task, 'by hand', workers, precision)),
-        'over one large batch': over(
-          mine, rate(task, 'one large batch', 1, precision)
+        'per s': f'{per_s:,.0f} {result["unit"]}'
+        + ('' if result['loss_is_finite'] else ', loss is no number'),
+        'over by hand': ratio(per_s, rate(task, 'by hand', workers, precision)),
+        'over one large batch': ratio(
+          per_s, rate(task, 'one large batch', 1, precision)
         ),
-        'over default': over(mine, rate(task, program, workers, 'default')),
-        'over highest': over(mine, rate(task, program, workers, 'highest')),
-        'GB by the compiler': f'{one["compiler_bytes"] / 1e9:.2f}',
+        'over default': ratio(per_s, rate(task, program, workers, 'default')),
+        'over highest': ratio(per_s, rate(task, program, workers, 'highest')),
+        'GB by the compiler': f'{result["compiler_bytes"] / 1e9:.2f}',
         'GB by the device': f'{peak / 1e9:.2f}'
-        if (peak := one['peak_bytes'])
+        if (peak := result['peak_bytes'])
         else '',
       }
     )

@@ -57,32 +57,32 @@ def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
   strategy = resolve.strategy(
     resolve.strategy_config(name, **stages.arguments(name, density))
   )
-  like = stages.shapes(size)
-  grads = jax.random.normal(jax.random.key(0), (workers, *like.shape))
+  vector = stages.shapes(size)
+  grads = jax.random.normal(jax.random.key(0), (workers, *vector.shape))
   plain = stages.stepping(strategy, grads)
   steps = lambda times: [plain.call() for _ in range(times)][-1]
   plain_s = statistics.median(slopes.slope(steps, FEW))
   step = stages.stepping(strategy, grads, WITHOUT_GRAPHS)
-  found = []
+  costs = []
   for turn in range(TURNS + 2):
     cost = stage_times.trace(step.call, set(step.stages))
     if turn > 1:
-      found.append(cost)
-  middle = statistics.median_low(cost.wall_s for cost in found)
-  cost = next(cost for cost in found if cost.wall_s == middle)
+      costs.append(cost)
+  median_s = statistics.median_low(cost.wall_s for cost in costs)
+  cost = next(cost for cost in costs if cost.wall_s == median_s)
   if not cost.seconds:
     raise RuntimeError("the profiler saw none of the program's instructions")
   by_stage = Counter(dict.fromkeys(STAGES, 0.0))
   for instruction, seconds in cost.seconds.items():
     by_stage[step.stages[instruction]] += seconds
-  moved = sum(step.bytes[name] * n for name, n in cost.executions.items())
+  num_bytes = sum(step.bytes[name] * n for name, n in cost.executions.items())
   return {
     'step_s': plain_s,
     'traced_s': cost.wall_s,
     'stages_s': dict(by_stage),
     'idle': 1 - sum(cost.seconds.values()) / cost.wall_s,
     'instructions': sum(cost.executions.values()),
-    'bytes': moved,
+    'bytes': num_bytes,
     'longest': [
       {'name': name, 'stage': step.stages[name], 'seconds': seconds}
       for name, seconds in Counter(cost.seconds).most_common(SHOWN)
@@ -94,20 +94,22 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   """A row for each strategy, milliseconds by stage."""
   found = []
   for line in sorted(lines, key=lambda line: line['key']['strategy']):
-    one = line['result']
-    longest = [f'{x["name"]} {1e3 * x["seconds"]:.2f}' for x in one['longest']]
+    result = line['result']
+    longest = [
+      f'{x["name"]} {1e3 * x["seconds"]:.2f}' for x in result['longest']
+    ]
     found.append(
       {
         'strategy': line['key']['strategy'],
-        'step, ms': f'{1e3 * one["step_s"]:.2f}',
-        'under the profiler, ms': f'{1e3 * one["traced_s"]:.2f}',
+        'step, ms': f'{1e3 * result["step_s"]:.2f}',
+        'under the profiler, ms': f'{1e3 * result["traced_s"]:.2f}',
         **{
           stage: f'{1e3 * seconds:.2f}' if seconds else ''
-          for stage, seconds in one['stages_s'].items()
+          for stage, seconds in result['stages_s'].items()
         },
-        'idle': f'{one["idle"]:.2f}',
-        'instructions': one['instructions'],
-        'GB/s': f'{1e-9 * one["bytes"] / one["step_s"]:,.0f}',
+        'idle': f'{result["idle"]:.2f}',
+        'instructions': result['instructions'],
+        'GB/s': f'{1e-9 * result["bytes"] / result["step_s"]:,.0f}',
         'longest, ms': ', '.join(longest[:2]),
       }
     )

@@ -23,7 +23,7 @@ SMALL = ('shakespeare', 'fashion')  # Data sets of 1 and 30 MB; CIFAR-10: 170.
 
 def jobs(scale: str) -> Iterator[queue.Job]:
   """The gates of all workloads, then every strategy with all seeds."""
-  places = (
+  names = (
     ('fashion',)
     if scale == 'quick'
     else sorted(
@@ -31,13 +31,13 @@ def jobs(scale: str) -> Iterator[queue.Job]:
       key=lambda name: (*SMALL, name).index(name),
     )
   )
-  for name in places:
+  for name in names:
     yield queue.Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
   if scale == 'quick':
     return
-  for place in places:
+  for workload in names:
     for cell in fronts.studies(scale):
-      if cell[0] == place and cell[1] not in fronts.FURTHER:
+      if cell[0] == workload and cell[1] not in fronts.FURTHER:
         yield queue.Job(
           'all strategies',
           cell,
@@ -74,8 +74,8 @@ class PrintingStore(ResultStore):
 
 def of_run(workload: str, config: dict[str, Any], result: Any) -> str:
   """Formats a run's score, with its rate, its seed and its held-out set."""
-  what = workloads.WORKLOADS[workload]
-  scored = what.score(result)
+  spec = workloads.WORKLOADS[workload]
+  scored = spec.score(result)
   end = 'diverged' if scored is None else f'{abs(scored):.4g}'
   # A key leaves out empty values.
   holdout = config.get('split', {}).get('holdout', 'test')
@@ -90,37 +90,37 @@ def make_missing(
 ) -> Iterator[str]:
   """Makes the missing trainings; yields a line about them."""
   scale, kept = 'quick' if small else 'gpu', PrintingStore(folder / RUNS)
-  wanted = with_data(jobs(scale), kept, scale)
-  made = queue.work(wanted, kept, clock.left() / 60)
-  yield f'training: {made} runs made'
+  available = with_data(jobs(scale), kept, scale)
+  count = queue.work(available, kept, clock.left() / 60)
+  yield f'training: {count} runs made'
 
 
 def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
   """A row for each study that has begun: its score with all seeds."""
   kept, found = ResultStore(folder / RUNS), []
   for job in jobs('quick' if small else 'gpu'):
-    far = study.replay(job.begin(), kept)
-    if not far.made:
+    progress = study.replay(job.begin(), kept)
+    if not progress.made:
       continue
-    tuned = far.found
-    what = workloads.WORKLOADS[job.cell[0]]
-    ends = [what.score(run) for run in tuned.runs] if tuned else []
-    shown = ', '.join(
-      'diverged' if e is None else f'{abs(e):.4g}' for e in ends
+    tuned = progress.found
+    workload = workloads.WORKLOADS[job.cell[0]]
+    scores = [workload.score(run) for run in tuned.runs] if tuned else []
+    by_seed = ', '.join(
+      'diverged' if score is None else f'{abs(score):.4g}' for score in scores
     )
-    last = far.made[-1]
-    line = study.line_of(last, kept)
-    so_far = of_run(last.workload, line['key']['config'], line['result'])
+    request = progress.made[-1]
+    line = study.line_of(request, kept)
+    so_far = of_run(request.workload, line['key']['config'], line['result'])
     found.append(
       {
         'workload': job.cell[0],
         'strategy': job.cell[1] if len(job.cell) > 1 else 'all_reduce (gate)',
-        'metric': what.metric,
-        'gate': what.gate_at('quick' if small else 'gpu'),
-        'by seed': shown or f'so far {so_far}',
+        'metric': workload.metric,
+        'gate': workload.gate_at('quick' if small else 'gpu'),
+        'by seed': by_seed or f'so far {so_far}',
         'rate': tuned.rate if tuned else '',
         'rate inside': tuned.inside if tuned else '',
-        'runs': len(far.made),
+        'runs': len(progress.made),
       }
     )
   return found

@@ -52,27 +52,27 @@ def cases(
   names = [method for method in tuned if method != PILOTS]
   own_s = {m: own_seconds(name, m, kept) for m in names}
   full = max(r['step'] for r in tuned[DENSE].runs[0]['records'])
-  risks = {asked: _risks(name, seen, asked) for asked in (share, SHARE)}
+  risks = {target: _risks(name, seen, target) for target in (share, SHARE)}
   found = []
   for link in links:
-    of = lambda m, run: curve(name, run, own_s[m], link)
-    curves = {m: [of(m, run) for run in tuned[m].runs] for m in names}
+    curve_of = lambda m, run: curve(name, run, own_s[m], link)
+    curves = {m: [curve_of(m, run) for run in tuned[m].runs] for m in names}
     step_s = {
       m: curves[m][0].seconds[-1] for m in names if curves[m][0].seconds
     }
-    told = {
-      asked: advised(name, link, tuned[PILOTS], own_s, full, risk_of, asked)
-      for asked, risk_of in risks.items()
+    advice = {
+      target: advised(name, link, tuned[PILOTS], own_s, full, risk_of, target)
+      for target, risk_of in risks.items()
     }
     fastest = min(step_s, key=lambda m: step_s[m])
     picks = dict(
-      zip(RULES, (told[share], DENSE, 'gossip', fastest), strict=True)
+      zip(RULES, (advice[share], DENSE, 'gossip', fastest), strict=True)
     )
     found.append(
       AdviceCase(
         {'workload': name, 'link': link},
         to_target(curves, higher, share),
-        {**picks, UNTOLD: told[SHARE]},
+        {**picks, UNTOLD: advice[SHARE]},
         [method for method in names if not tuned[method].inside],
       )
     )
@@ -101,7 +101,7 @@ def advised(
   """
   higher = not workloads.WORKLOADS[name].is_loss
   first = [p.candidate for p in made if p.steps == rounds(full)[0].steps]
-  asking = halving(
+  search = halving(
     list(dict.fromkeys(first)),
     rounds(full),
     full,
@@ -109,13 +109,13 @@ def advised(
     risks=risks,
     share=share,
   )
-  asked = next(asking)
+  pilots = next(search)
   while True:
     curves = [
-      curve(name, made[p], own_s[p.candidate.name], link) for p in asked
+      curve(name, made[p], own_s[p.candidate.name], link) for p in pilots
     ]
     try:
-      asked = asking.send(curves)
+      pilots = search.send(curves)
     except StopIteration as end:
       ranks: list[Rank] = end.value
       return choice.chosen(ranks)
@@ -149,11 +149,11 @@ def by_share(
   return [
     {
       "target, of all-reduce's best score": share,
-      'seen by the rule': known,
-      'pairs of workload and link': len(mine),
-      **{f'{rule}: regret': r for rule, r in regret.mean(mine).items()},
+      'seen by the rule': is_seen,
+      'pairs of workload and link': len(group),
+      **{f'{rule}: regret': r for rule, r in regret.mean(group).items()},
     }
-    for known in (False, True)
+    for is_seen in (False, True)
     for share, found in judged.items()
-    if (mine := [c for c in found if (c.cell['workload'] in seen) == known])
+    if (group := [c for c in found if (c.cell['workload'] in seen) == is_seen])
   ]

@@ -64,16 +64,16 @@ def of_pilots(name: str, scale: str) -> study.Study:
   alive = list(_candidates(configs))
   full, found = configs[DENSE].steps, {}
   for steps, seeds in rounds(full):
-    asked = [Pilot(c, steps, s) for c in alive for s in range(seeds)]
+    pilots = [Pilot(c, steps, s) for c in alive for s in range(seeds)]
     runs = yield [
       study.RunRequest(
         name, pilot_config.config_of(configs[p.candidate.name], p)
       )
-      for p in asked
+      for p in pilots
     ]
-    found |= dict(zip(asked, runs, strict=True))
+    found |= dict(zip(pilots, runs, strict=True))
     curves: dict[Candidate, list[Curve]] = {}
-    for pilot, run in zip(asked, runs, strict=True):
+    for pilot, run in zip(pilots, runs, strict=True):
       curves.setdefault(pilot.candidate, []).append(curve(name, run, 1.0, ''))
     higher = not workloads.WORKLOADS[name].is_loss
     alive = [r.candidate for r in ranked(curves, steps, full, higher)]
@@ -123,8 +123,8 @@ def to_target(
   for first in range(0, len(curves[DENSE]), best_rate.SEEDS):
     three = slice(first, first + best_rate.SEEDS)
     of_three = {m: each[three] for m, each in curves.items()}
-    few = _to_target(of_three, higher, share)
-    for method, seconds in few.items():
+    added = _to_target(of_three, higher, share)
+    for method, seconds in added.items():
       found.setdefault(method, []).extend(seconds)
   most = max(map(len, found.values()), default=0)
   return {m: seconds for m, seconds in found.items() if len(seconds) == most}
@@ -137,10 +137,10 @@ def _to_target(
   bests = [pick(curve.scores) for curve in curves[DENSE]]
   target = targets.target_of(bests, higher, share)
 
-  def seconds(curve: Curve, again: float) -> float:
+  def seconds(curve: Curve, penalty: float) -> float:
     place = crossing.place(curve.scores, target, higher)
     if place is None:
-      return curve.seconds[-1] + again
+      return curve.seconds[-1] + penalty
     return crossing.at(curve.seconds, place)
 
   dense = statistics.fmean(seconds(curve, 0.0) for curve in curves[DENSE])

@@ -101,15 +101,15 @@ def _curve(
 ) -> Study:
   """Scores rates around `begin`; returns scores by rate. See `tuned`."""
   curve: tried_rates.Curve = {}
-  wanted = tried_rates.around(begin, (0, -1, 1) if trials > 1 else (0,))
+  rates = tried_rates.around(begin, (0, -1, 1) if trials > 1 else (0,))
   settled: set[float] = set()
-  while wanted or (near := tried_rates.near_best(curve, tie) - settled):
-    if wanted:
-      curve |= yield from scored(wanted, [first_seed])
+  while rates or (near := tried_rates.near_best(curve, tie) - settled):
+    if rates:
+      curve |= yield from scored(rates, [first_seed])
     else:
       curve |= yield from scored(near, range(first_seed, first_seed + SEEDS))
       settled |= near
-    wanted = tried_rates.beyond(curve) if len(curve) < trials else []
+    rates = tried_rates.beyond(curve) if len(curve) < trials else []
   return curve
 
 
@@ -147,8 +147,8 @@ def further_seeds(
     `Tuned` with that many seeds, by name of the chosen methods.
   """
   first = {}
-  for name, of in methods.items():
-    first[name] = yield from of(1)
+  for name, method in methods.items():
+    first[name] = yield from method(1)
   more = {}
   for name in choose(first):
     more[name] = yield from methods[name](seeds)
@@ -178,10 +178,10 @@ def _scored(
     for seed in seeds
   ]
   for rate in rates:
-    mine, runs = runs[: len(seeds)], runs[len(seeds) :]
-    scores = [s for s in map(score, mine) if s is not None]
-    whole = len(scores) == len(seeds)
-    found[rate] = statistics.fmean(scores) if whole else None
+    group, runs = runs[: len(seeds)], runs[len(seeds) :]
+    scores = [s for s in map(score, group) if s is not None]
+    complete = len(scores) == len(seeds)
+    found[rate] = statistics.fmean(scores) if complete else None
   return found
 
 

@@ -126,13 +126,13 @@ def make_verdict(
     sentence: see `Verdict`.
     doubt: why no case can be judged; '' if cases can be judged.
   """
-  told = [bool(case) for case in cases if case not in (None, UNTRAINED)]
+  judged = [bool(case) for case in cases if case not in (None, UNTRAINED)]
   if not cases:
     ours = 'nothing yet'
-  if cases and not told:
+  if cases and not judged:
     doubt = doubt or ('runs are missing or too short, or bounds within errors')
   left = cases.count(None), cases.count(UNTRAINED)
-  return Verdict(sum(told), len(told), ours, sentence, doubt, *left)
+  return Verdict(sum(judged), len(judged), ours, sentence, doubt, *left)
 
 
 def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
@@ -192,9 +192,9 @@ def run(
     picture = folder / 'figure.png'
     picture.unlink(missing_ok=True)
     if kept.rows:
-      drawn = figure(kept.rows, **kept.tables)
-      figures.units_of_axes(drawn)
-      drawn.savefig(picture, dpi=110)
+      chart = figure(kept.rows, **kept.tables)
+      figures.units_of_axes(chart)
+      chart.savefig(picture, dpi=110)
     print(f'{kept.verdict}. {kept.ours}')
 
   app.run(console.guarded(main, again=None), flags_parser=command_line.parse)

@@ -42,11 +42,11 @@ def lines(
   """
   rows = list(rows)
   for i, name in enumerate(names or distinct(rows, by)):
-    mine = [row for row in rows if row[by] == name and row[y] is not None]
+    group = [row for row in rows if row[by] == name and row[y] is not None]
     axes.errorbar(
-      [row[x] for row in mine],
-      [row[y] for row in mine],
-      [row[error] or 0 for row in mine] if error else None,
+      [row[x] for row in group],
+      [row[y] for row in group],
+      [row[error] or 0 for row in group] if error else None,
       fmt=style,
       color=f'C{i}',
       label=name,
@@ -63,11 +63,11 @@ def curves(
     axes: the panel.
     found: name -> x, y; a point without y is left out.
   """
-  drawn: dict[str, tuple[list[str], Any]] = {}
+  shared: dict[str, tuple[list[str], Any]] = {}
   for name, points in found.items():
     key = str([[f'{v or 0:.2g}' for v in values] for values in points])
-    drawn.setdefault(key, ([], points))[0].append(name)
-  for i, (names, points) in enumerate(drawn.values()):
+    shared.setdefault(key, ([], points))[0].append(name)
+  for i, (names, points) in enumerate(shared.values()):
     style = ('.-', 's--', '^:')[i // 10]  # There are ten colors.
     label = '\n'.join(names)
     axes.plot(*points, style, color=f'C{i % 10}', ms=4, label=label)
@@ -86,14 +86,14 @@ def accuracies(
     panels: one for each value of the column `by`.
     name: column that decides the color.
   """
-  known = distinct(rows, name)
+  names = distinct(rows, name)
   for axes, value in zip(panels, distinct(rows, by), strict=False):
     for row in (row for row in rows if row[by] == value):
       axes.errorbar(
         row[x],
         row['held-out accuracy %'],
         row[seed_statistics.DEVIATION] or 0,
-        color=f'C{known.index(row[name])}',
+        color=f'C{names.index(row[name])}',
         marker='o',
         label=row[name],
       )
@@ -118,11 +118,11 @@ def bars(
   for k, (key, label) in enumerate(labels.items()):
     values = {}
     for y, row in enumerate(rows):
-      at = y + 0.18 * (2 * k - 1)
+      height = y + 0.18 * (2 * k - 1)
       if row[key] is None:
-        axes.text(0.02, at, missing(row, key), va='center', fontsize=7)
+        axes.text(0.02, height, missing(row, key), va='center', fontsize=7)
       else:
-        values[at] = row[key]
+        values[height] = row[key]
     axes.barh([*values], [*values.values()], 0.34, color=f'C{k}', label=label)
   axes.axvline(1, color='0.5', linewidth=0.8)
   axes.set_yticks(range(len(rows)), [row[name] for row in rows])
@@ -137,11 +137,11 @@ def units_of_axes(figure: Figure) -> None:
       axes.xaxis.set_major_formatter('{x:,.0f}')
     for axis in (axes.xaxis, axes.yaxis):
       label = axis.get_label_text() or first * (axis is axes.yaxis)
-      found = re.match(
+      match = re.match(
         r'(communication |virtual )?(bytes|seconds)\b(?!.* over )', label
       )
-      if found:
-        units.ticks(axis, {'bytes': 'B', 'seconds': 's'}[found[2]])
+      if match:
+        units.ticks(axis, {'bytes': 'B', 'seconds': 's'}[match[2]])
 
 
 def over_workers(axes: Axes) -> None:

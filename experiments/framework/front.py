@@ -37,8 +37,8 @@ def on_the_front(row: Mapping[str, Any], rows: claim.Rows) -> bool:
 
 def cheap(rows: claim.Rows) -> claim.Rows:
   """Returns a workload's rows with at most a tenth of all-reduce's bytes."""
-  most = [TENTH * row[PATH] for row in rows if row['strategy'] == DENSE]
-  return [row for row in rows if most and row[PATH] <= most[0]]
+  limit = [TENTH * row[PATH] for row in rows if row['strategy'] == DENSE]
+  return [row for row in rows if limit and row[PATH] <= limit[0]]
 
 
 def candidate(
@@ -84,6 +84,8 @@ def candidates(workload: str, first: Mapping[str, Tuned]) -> list[str]:
     for row in cheap(_rows(workload, first))
   }
   least = -margins.score_metric(workload).margin
-  near = [name for name, more in gains.items() if known(more) and more >= least]
+  near = [
+    name for name, value in gains.items() if known(value) and value >= least
+  ]
   best = sorted(near, key=lambda name: -gains[name])[:CANDIDATES]
   return [DENSE, *best] if best else []

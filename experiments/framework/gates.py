@@ -26,14 +26,14 @@ class Gate(NamedTuple):
   scale: str = 'cpu'
 
   def __str__(self) -> str:
-    what = workloads.WORKLOADS[self.workload]
+    workload = workloads.WORKLOADS[self.workload]
     if self.reached is None:
       return f'{self.workload}: not known yet'
-    sign = '<=' if what.is_loss else '>='
+    sign = '<=' if workload.is_loss else '>='
     return (
-      f'{self.workload}: {what.metric} {self.reached:.4g} '
+      f'{self.workload}: {workload.metric} {self.reached:.4g} '
       f'({"met" if self.met else "NOT met"}: {sign} '
-      f'{what.gate_at(self.scale):g})'
+      f'{workload.gate_at(self.scale):g})'
     )
 
 
@@ -48,9 +48,11 @@ def gate(name: str, kept: ResultStore, scale: str = 'cpu') -> Gate:
   found = study.replay(of_all_reduce(name, scale), kept).found
   if found is None:
     return Gate(name, None, False, scale)
-  what = workloads.WORKLOADS[name]
-  ends = [workloads.final_record(run).get(what.metric) for run in found.runs]
+  workload = workloads.WORKLOADS[name]
+  ends = [
+    workloads.final_record(run).get(workload.metric) for run in found.runs
+  ]
   if not ends or None in ends:
     return Gate(name, None, False, scale)
   mean = statistics.fmean(ends)
-  return Gate(name, mean, what.passes(mean, scale), scale)
+  return Gate(name, mean, workload.passes(mean, scale), scale)

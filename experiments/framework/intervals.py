@@ -33,8 +33,8 @@ def at_least(
   """
   if not known(value) or not known(error):
     return None
-  sure = students_t(1 - (1 - SURE) / tests, seeds) * error if error else 0.0
-  return value >= bound if abs(value - bound) >= sure else None
+  margin = students_t(1 - (1 - SURE) / tests, seeds) * error if error else 0.0
+  return value >= bound if abs(value - bound) >= margin else None
 
 
 def is_below(

@@ -56,11 +56,11 @@ def _of_comparison(name: str) -> Iterator[dict[str, Any]]:
   scores = {run['name']: run['test_accuracy'] for run in summary['runs']}
   dense = scores.pop(DENSE)
   config = {'optimizer': {'name': OPTIMIZER}, **summary['config']}
-  what = known_runs.identity(config)._replace(model=BELIEVED[name])
+  identity = known_runs.identity(config)._replace(model=BELIEVED[name])
   for run in sorted(scores):
     known = Known(
       name,
-      *what,
+      *identity,
       run,
       'test_accuracy',
       scores[run],
@@ -74,16 +74,16 @@ def _of_comparison(name: str) -> Iterator[dict[str, Any]]:
 
 def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
   """Yields rows of the strategies that a file's runs compare to all-reduce."""
-  what = workloads.WORKLOADS.get(kind)
-  metric = what.metric if what else 'test_accuracy'
+  workload = workloads.WORKLOADS.get(kind)
+  metric = workload.metric if workload else 'test_accuracy'
   groups: dict[str, dict[str, dict[float, list[Line]]]] = {}
   for line in once_per_seed(lines):
     config = line['key'].get('config', {})
     if not _counts(config, line, metric):
       continue
-    where = _where(config)
+    group = _where(config)
     strategy = json.dumps(config['strategy'])
-    rates = groups.setdefault(where, {}).setdefault(strategy, {})
+    rates = groups.setdefault(group, {}).setdefault(strategy, {})
     rate = config['optimizer']['learning_rate']
     rates.setdefault(rate, []).append(line)
   for settings in groups.values():
@@ -131,8 +131,8 @@ def _bests(runs: Iterable[Line], metric: str) -> list[float]:
 
 def _score(runs: Iterable[Line], metric: str) -> float:
   """Returns the mean over seeds of the best score; NaN if all diverged."""
-  found = _bests(runs, metric)
-  return statistics.fmean(found) if found else math.nan
+  bests = _bests(runs, metric)
+  return statistics.fmean(bests) if bests else math.nan
 
 
 def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
@@ -141,8 +141,8 @@ def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
   sign = 1 if is_higher(metric) else -1
 
   def merit(runs: list[Line]) -> tuple[int, int, float]:
-    found = _bests(runs, metric)
-    return len(runs), len(found), sign * statistics.fmean(found or [0.0])
+    bests = _bests(runs, metric)
+    return len(runs), len(bests), sign * statistics.fmean(bests or [0.0])
 
   return max(rates.values(), key=merit)
 
@@ -178,9 +178,9 @@ def _reached(
   """Adds the share of seeds that miss the target, and the relative steps."""
   metric = known.score
   target = targets.target_of(_bests(base, metric), is_higher(metric), share)
-  least, arrived = (_steps(each, target, metric) for each in (base, runs))
+  base_steps, arrived = (_steps(each, target, metric) for each in (base, runs))
   mean = statistics.fmean
-  ratio = mean(arrived) / mean(least) if arrived else math.inf
+  ratio = mean(arrived) / mean(base_steps) if arrived else math.inf
   missed = 1 - len(arrived) / len(runs)
   return known._replace(missed=missed, relative_steps=ratio)
 

@@ -29,7 +29,7 @@ def probe() -> Probe:
     return {LOST: lost / np.abs(applied.sum(axis=0)).sum()}
 
   def init(tree):
-    nothing = jnp.zeros_like(ravel(tree)[0])
-    return nothing, nothing
+    zeros = jnp.zeros_like(ravel(tree)[0])
+    return zeros, zeros
 
   return Probe('lost mass', init, update, read)

@@ -50,17 +50,17 @@ def gain(
     The columns `gain over OTHER`, its standard error, and its unit; gain and
     error are None if `theirs` is None.
   """
-  by = score_metric(workload)
-  more, error = (
-    seed_statistics.difference(mine, theirs, by.column)
+  metric = score_metric(workload)
+  change, error = (
+    seed_statistics.difference(mine, theirs, metric.column)
     if theirs
     else (None, None)
   )
   column = f'gain over {other}'
   return {
-    column: None if more is None else by.sign * more,
+    column: None if change is None else metric.sign * change,
     f'{column}{ERROR}': error,
-    UNIT: by.unit,
+    UNIT: metric.unit,
   }
 
 
@@ -104,11 +104,11 @@ def span(rows: claim.Rows, over: str) -> str:
   """Formats the least and the largest known gain over another, by unit."""
   column = f'gain over {over}'
   known = [row for row in rows if seed_statistics.known(row[column])]
-  of_unit = lambda by: [row for row in known if row[UNIT] == by.unit]
+  of_unit = lambda metric: [row for row in known if row[UNIT] == metric.unit]
   return ', '.join(
-    f'{claim.span(of_unit(by), column, f"+.{by.digits}f")} {by.unit}'
-    for by in (POINTS, NATS)
-    if of_unit(by)
+    f'{claim.span(of_unit(metric), column, f"+.{metric.digits}f")} {metric.unit}'
+    for metric in (POINTS, NATS)
+    if of_unit(metric)
   )
 
 
@@ -116,6 +116,6 @@ def open_up_to(
   rows: claim.Rows, key: str, case: Callable[[Any], bool | None]
 ) -> str:
   """Formats the largest value of a column among undecided rows; '' if none."""
-  left = [row[key] for row in rows if case(row) is None]
-  most = [value for value in left if intervals.known(value)]
-  return f'; undecided: up to {max(most):+.2f}' if most else ''
+  values = [row[key] for row in rows if case(row) is None]
+  known = [value for value in values if intervals.known(value)]
+  return f'; undecided: up to {max(known):+.2f}' if known else ''

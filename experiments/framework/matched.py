@@ -40,8 +40,8 @@ def bytes_of(
 ) -> study.Study:
   """The study of a config's bytes per step; None if the run diverged."""
   rate = config.optimizer.learning_rate
-  asked = study.RunRequest(workload, best_rate.on_validation(config, rate))
-  (run,) = yield [asked]
+  request = study.RunRequest(workload, best_rate.on_validation(config, rate))
+  (run,) = yield [request]
   return count(run)
 
 
@@ -54,13 +54,13 @@ def best_value(
     workload: of the configs.
     configs: by value, each at the workload's own learning rate.
   """
-  asks = [
+  requests = [
     study.RunRequest(
       workload, best_rate.on_validation(c, c.optimizer.learning_rate)
     )
     for c in configs.values()
   ]
-  runs = yield asks
+  runs = yield requests
   score = workloads.WORKLOADS[workload].score
   scores = {v: score(run) for v, run in zip(configs, runs, strict=True)}
   return tried_rates.best_of(scores)
@@ -119,13 +119,13 @@ def _next(tried: dict[float, float], value: float, power: float) -> float:
   return _between(tried, found)
 
 
-def _between(tried: dict[float, float], found: float) -> float:
-  """Returns `found`, or the geometric mean of the nearest values around 1 if
+def _between(tried: dict[float, float], guess: float) -> float:
+  """Returns `guess`, or the geometric mean of the nearest values around 1 if
   `found` is not between them."""
   more = [value for value, share in tried.items() if share > 1]
   fewer = [value for value, share in tried.items() if share < 1]
   pairs = itertools.product(more, fewer)
   ends = min(pairs, key=lambda p: abs(math.log(p[0] / p[1])), default=None)
-  if ends is None or min(ends) < found < max(ends):
-    return found
+  if ends is None or min(ends) < guess < max(ends):
+    return guess
   return math.sqrt(ends[0] * ends[1])

@@ -23,9 +23,9 @@ def versions(config: Mapping[str, Any]) -> dict[str, int]:
   Args:
     config: of a run.
   """
-  all_of, found = known(), {'training': TRAINING}
+  registered, found = known(), {'training': TRAINING}
   for name in _strategies(config['strategy']):
-    found[name] = all_of[name]['version']
+    found[name] = registered[name]['version']
   if cluster := config.get('cluster'):
     found['virtual_time'] = VIRTUAL_TIME
     found['failures'] = FAILURES if cluster.get('failures') else 1
@@ -36,9 +36,9 @@ def versions(config: Mapping[str, Any]) -> dict[str, int]:
 def _strategies(strategy: Mapping[str, Any]) -> list[str]:
   """Returns a strategy's name, and those of the levels of `hierarchical`."""
   levels = [strategy.get(level) or {} for level in ('inner', 'outer')]
-  within = [level['name'] for level in levels if level.get('name')]
-  among = within if strategy['name'] == 'hierarchical' else []
-  return [strategy['name'], *among]
+  names = [level['name'] for level in levels if level.get('name')]
+  extra = names if strategy['name'] == 'hierarchical' else []
+  return [strategy['name'], *extra]
 
 
 def known() -> dict[str, dict[str, Any]]:

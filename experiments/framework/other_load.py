@@ -39,12 +39,12 @@ def stolen(since: Sequence[int], until: Sequence[int]) -> float:
 
 def look() -> float:
   """Returns the least share of the cores in use while this process sleeps."""
-  seen = []
+  shares = []
   for _ in range(LOOKS):
     since = read()
     time.sleep(LOOK_S)
-    seen.append(busy(since, read()))
-  return min(seen)
+    shares.append(busy(since, read()))
+  return min(shares)
 
 
 def beside(measure: Callable[[], Found]) -> tuple[Found, float]:
@@ -70,9 +70,9 @@ def meanwhile(measure: Callable[[], Found]) -> tuple[Found, float]:
   since, own_s = read(), time.process_time()
   found = measure()
   ticks = [b - a for a, b in zip(since, read(), strict=True)]
-  own = (time.process_time() - own_s) * os.sysconf('SC_CLK_TCK')
-  every = max(1, sum(ticks[: STOLEN + 1]))
-  return found, max(0.0, 1 - (sum(ticks[f] for f in IDLE) + own) / every)
+  own_ticks = (time.process_time() - own_s) * os.sysconf('SC_CLK_TCK')
+  total = max(1, sum(ticks[: STOLEN + 1]))
+  return found, max(0.0, 1 - (sum(ticks[f] for f in IDLE) + own_ticks) / total)
 
 
 def doubt(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -56,9 +56,9 @@ def in_a_process(
   context = multiprocessing.get_context('forkserver')
   context.set_forkserver_preload([__name__])
   ours, theirs = context.Pipe(duplex=False)
-  given = config.to_dict()
+  values = config.to_dict()
   child = context.Process(
-    target=_child, args=(given, probe, programs, theirs), daemon=True
+    target=_child, args=(values, probe, programs, theirs), daemon=True
   )
   child.start()
   theirs.close()
@@ -67,7 +67,7 @@ def in_a_process(
   except EOFError as error:
     child.join()
     raise RuntimeError(
-      f'the run ended with exit code {child.exitcode}: {given}'
+      f'the run ended with exit code {child.exitcode}: {values}'
     ) from error
   finally:
     child.terminate()
@@ -75,13 +75,13 @@ def in_a_process(
 
 
 def _child(
-  given: dict[str, Any],
+  values: dict[str, Any],
   probe: str,
   programs: str,
   parent: connection.Connection,
 ) -> None:
   threading.Thread(target=_end_with_parent, daemon=True).start()
-  config = ConfigDict(given)
+  config = ConfigDict(values)
   config.executor = executor_of(config)
   conv.MAX_UNGROUPED_WORKERS = max(conv.MAX_UNGROUPED_WORKERS, MAX_CONV_WORKERS)
   if config.executor != 'vmap':

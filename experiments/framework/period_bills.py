@@ -119,14 +119,14 @@ def bill(name: str, workers: int) -> Bill:
   method = METHODS[name]
   shape = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)
   params = {f'layer{i}': {'kernel': shape} for i in range(LAYERS)}
-  found = step_traffic.per_step(
+  traffic = step_traffic.per_step(
     method.strategy, params, workers, range(2 * method.period)
   )
-  if not found.exact:
+  if not traffic.exact:
     raise ValueError(f'The traffic of {name} depends on gradients.')
-  sent = found.sent
-  between = lambda all_of, local: (
-    np.asarray(all_of, float) - np.asarray(local, float)
+  sent = traffic.sent
+  between = lambda total, local: (
+    np.asarray(total, float) - np.asarray(local, float)
   )[:, method.period :]
   return Bill(
     between(sent.bytes, sent.local) / ENTRIES,

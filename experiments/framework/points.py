@@ -35,11 +35,11 @@ def by_workload(
   grid = found.subplots(
     len(workloads), len(columns), squeeze=False, sharey='row'
   )
-  for workload, line in zip(workloads, grid, strict=True):
-    mine = [row for row in rows if row['workload'] == workload]
-    for axes, (x, error) in zip(line, columns.items(), strict=True):
-      _dots(axes, mine, name, x, by, error)
-    line[0].set_title(workload)
+  for workload, panels in zip(workloads, grid, strict=True):
+    group = [row for row in rows if row['workload'] == workload]
+    for axes, (x, error) in zip(panels, columns.items(), strict=True):
+      _dots(axes, group, name, x, by, error)
+    panels[0].set_title(workload)
   figures.legend(found, *grid.flat)
   return found
 
@@ -55,17 +55,17 @@ def _dots(
   names, groups = figures.distinct(rows, name), figures.distinct(rows, by)
   for i, group in enumerate(groups):
     shift = 0.2 * (i - (len(groups) - 1) / 2)
-    mine = [row for row in rows if row[by] == group and row[x] is not None]
+    shown = [row for row in rows if row[by] == group and row[x] is not None]
     axes.errorbar(
-      [row[x] for row in mine],
-      [names.index(row[name]) + shift for row in mine],
-      xerr=[row[error] or 0 for row in mine] if error else None,
+      [row[x] for row in shown],
+      [names.index(row[name]) + shift for row in shown],
+      xerr=[row[error] or 0 for row in shown] if error else None,
       fmt='o',
       color=f'C{i}',
       label=f'{group} {by}' if isinstance(group, int) else group,
     )
-  what = f'{x}\n(bars: {error.removeprefix(f"{x}, ")})' if error else x
-  axes.set(xlabel=what, ylim=(len(names) - 0.5, -0.5))
+  label = f'{x}\n(bars: {error.removeprefix(f"{x}, ")})' if error else x
+  axes.set(xlabel=label, ylim=(len(names) - 0.5, -0.5))
   axes.set_yticks(range(len(names)), names)
   axes.grid(axis='y', alpha=0.3)
 
@@ -96,19 +96,19 @@ def _place(
   axes: Axes, name: str, point: tuple[float, float], taken: list[Bbox]
 ) -> Bbox | None:
   """Writes a name at the first free place and returns its box, else None."""
-  for far in _FAR:
+  for distance in _FAR:
     for right in (1, -1):
       for up in (1, -1):
-        at: Any = {'xytext': (far * right, far * up)}
-        at |= {'textcoords': 'offset points'}
+        offset: Any = {'xytext': (distance * right, distance * up)}
+        offset |= {'textcoords': 'offset points'}
         ha, va = 'left' if right > 0 else 'right', 'bottom' if up > 0 else 'top'
-        text = axes.annotate(name, point, fontsize=7, ha=ha, va=va, **at)
+        text = axes.annotate(name, point, fontsize=7, ha=ha, va=va, **offset)
         box = text.get_window_extent()
         inside = box.x0 > axes.bbox.x0 and box.x1 < axes.bbox.x1
         inside &= box.y0 > axes.bbox.y0 and box.y1 < axes.bbox.y1
         if inside and not any(box.overlaps(other) for other in taken):
-          if far > _FAR[0]:
-            axes.annotate('', point, arrowprops=_LINE, **at)
+          if distance > _FAR[0]:
+            axes.annotate('', point, arrowprops=_LINE, **offset)
           return box
         text.remove()
   return None

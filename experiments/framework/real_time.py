@@ -82,16 +82,16 @@ def gradients_s(config: ConfigDict, strategy: str, count: int) -> list[float]:
     strategy: any strategy that the engine can run.
     count: number of gradients; three more come first and are left out.
   """
-  other = {'strategy': {'name': strategy}, 'cluster': defaults.cluster()}
-  ready = setup.of_run(resolve_run(ConfigDict(config.to_dict() | other)))
-  held, took = ready.beginning(), []
+  changes = {'strategy': {'name': strategy}, 'cluster': defaults.cluster()}
+  prepared = setup.of_run(resolve_run(ConfigDict(config.to_dict() | changes)))
+  state, seconds = prepared.beginning(), []
   for step in range(count + 3):
     began = time.perf_counter()
     jax.block_until_ready(
-      ready.take(held.singles[0].own, held.server, 0, np.int32(step))
+      prepared.take(state.singles[0].own, state.server, 0, np.int32(step))
     )
-    took.append(time.perf_counter() - began)
-  return took[3:]
+    seconds.append(time.perf_counter() - began)
+  return seconds[3:]
 
 
 def write_trace(
@@ -140,12 +140,19 @@ def train_synchronous(
   """
   with tempfile.TemporaryDirectory() as folder:
     spec, out = pathlib.Path(folder, 'spec'), pathlib.Path(folder, 'out')
-    given = config.to_dict(), str(trace), gradient_s, target
-    spec.write_bytes(pickle.dumps(given))  # JSON would lose tuples.
-    where = f'127.0.0.1:{launcher.free_port()}'
-    words = [sys.executable, '-u', '-m', PROCESS, where, str(config.workers)]
+    values = config.to_dict(), str(trace), gradient_s, target
+    spec.write_bytes(pickle.dumps(values))  # JSON would lose tuples.
+    address = f'127.0.0.1:{launcher.free_port()}'
+    command = [
+      sys.executable,
+      '-u',
+      '-m',
+      PROCESS,
+      address,
+      str(config.workers),
+    ]
     code = launcher.run(
-      [*words, str(i), str(spec), str(out)] for i in range(config.workers)
+      [*command, str(i), str(spec), str(out)] for i in range(config.workers)
     )
     if code:
       raise UserError(f'A training ended with exit code {code}; see above.')
@@ -159,8 +166,10 @@ def timed_exchange(
   see it, and the mean seconds of computing, sleep included, over `asked_s`,
   the mean of the trace."""
   end = train_asynchronous(config, machines(trace))[-1]
-  asked = config.steps * config.workers * asked_s
-  return sum(end.transfer_s) / max(1, end.exchanges), sum(end.compute_s) / asked
+  total_s = config.steps * config.workers * asked_s
+  return sum(end.transfer_s) / max(1, end.exchanges), sum(
+    end.compute_s
+  ) / total_s
 
 
 def synchronous_exchange_s(

@@ -34,8 +34,8 @@ class AdviceCase(NamedTuple):
       self.cell
       | {'strategy': name, INSIDE: name not in self.unsure}
       | {f'{SECONDS}{seed}': None for seed in range(seeds)}
-      | {f'{SECONDS}{seed}': s for seed, s in enumerate(each)}
-      for name, each in self.seconds.items()
+      | {f'{SECONDS}{seed}': s for seed, s in enumerate(values)}
+      for name, values in self.seconds.items()
     ]
 
 
@@ -52,15 +52,19 @@ def read(
   found = []
   for row in rows:
     cell = {key: row[key] for key in CELL}
-    mine = {s['strategy']: s for s in seconds if cell.items() <= s.items()}
-    told = lambda s: [v for key, v in s.items() if key.startswith(SECONDS)]
-    of = lambda s: [second for second in told(s) if second is not None]
+    by_strategy = {
+      s['strategy']: s for s in seconds if cell.items() <= s.items()
+    }
+    values = lambda s: [v for key, v in s.items() if key.startswith(SECONDS)]
+    known_seconds = lambda s: [
+      second for second in values(s) if second is not None
+    ]
     found.append(
       AdviceCase(
         cell,
-        {name: of(s) for name, s in mine.items()},
+        {name: known_seconds(s) for name, s in by_strategy.items()},
         {rule: row[f'{rule}: strategy'] for rule in rules},
-        [name for name, s in mine.items() if not s[INSIDE]],
+        [name for name, s in by_strategy.items() if not s[INSIDE]],
       )
     )
   return found
@@ -77,11 +81,11 @@ def mean(
   """Returns each rule's mean regret; a seed can be left out. {} of no cases."""
 
   def one(case: AdviceCase, rule: str) -> float:
-    left = {
+    seconds = {
       name: [s for seed, s in enumerate(each) if seed != without]
       for name, each in case.seconds.items()
     }
-    return regret(left, case.picks[rule])
+    return regret(seconds, case.picks[rule])
 
   rules = cases[0].picks if cases else ()
   return {
@@ -109,10 +113,10 @@ def is_below(goal: float, case: AdviceCase, rule: str) -> bool | None:
     mine, theirs = case.seconds[pick], case.seconds[rival]
     found, error = seed_statistics.ratio(mine, theirs)
     sure = not {pick, rival} & {*case.unsure}
-    given = 1 + goal, found, error if sure else None, len(mine)
-    if intervals.at_least(*given, tests=len(rivals)):  # One of many decides.
+    bounds = 1 + goal, found, error if sure else None, len(mine)
+    if intervals.at_least(*bounds, tests=len(rivals)):  # One of many decides.
       return False
-    cases.append(intervals.is_below(*given))
+    cases.append(intervals.is_below(*bounds))
   return all(cases) or None
 
 
@@ -125,8 +129,8 @@ def jackknife(of: Callable[[int], float], seeds: int) -> float:
     of: index of a seed -> the statistic without that seed.
     seeds: number of seeds.
   """
-  each = [of(seed) for seed in range(seeds)]
-  return math.sqrt((seeds - 1) * statistics.pvariance(each))
+  values = [of(seed) for seed in range(seeds)]
+  return math.sqrt((seeds - 1) * statistics.pvariance(values))
 
 
 def most_error(cases: Sequence[AdviceCase]) -> float:

@@ -76,15 +76,15 @@ def _row(level: str, factor: float, mean: float, steps: int) -> dict[str, Any]:
     begin = codec.init(jnp.zeros(SHAPE))
     return jax.lax.scan(step, begin, jnp.arange(steps))[1]
 
-  large = np.abs(run(jax.random.split(jax.random.key(0), 1))[0]) / mean
-  late = large[3 * steps // 4 :]
-  growth = np.polyfit(np.arange(len(late)), late, 1)[0]
+  residuals = np.abs(run(jax.random.split(jax.random.key(0), 1))[0]) / mean
+  tail = residuals[3 * steps // 4 :]
+  growth = np.polyfit(np.arange(len(tail)), tail, 1)[0]
   return {
     'decode level': level,
     'threshold in mean magnitudes': factor,
     'mean gradient': mean,
     'residual growth': float(growth),
-    'residual': float(late[-1]),
+    'residual': float(tail[-1]),
   }
 
 

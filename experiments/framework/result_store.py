@@ -127,8 +127,8 @@ def locked(key: Key, locks: pathlib.Path) -> Iterator[bool]:
   locks.parent.mkdir(parents=True, exist_ok=True)
   with locks.open('a') as file:
     try:
-      place = int(digest(key), 16) % LARGEST
-      fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+      offset = int(digest(key), 16) % LARGEST
+      fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
     except (BlockingIOError, PermissionError):  # Which depends on the system.
       yield False
     else:
@@ -147,8 +147,8 @@ def _lines(path: pathlib.Path) -> dict[str, Line]:
   # A process that was killed while writing may leave a part of a line.
   for number, line in enumerate(text[: text.rfind(b'\n') + 1].splitlines(), 1):
     try:
-      read = json.loads(line)
-      found[read['digest']] = read
+      entry = json.loads(line)
+      found[entry['digest']] = entry
     except (ValueError, LookupError, TypeError) as error:
       raise UserError(
         f'{path}, line {number} is damaged ({error}); remove that line, and '

@@ -103,16 +103,16 @@ def tuned_scores() -> dict[str, str]:
   """Returns each strategy's accuracy on TUNED_ON at its best rate, with its
   arguments and, if it has any, its bytes over all-reduce's."""
   rows = finding_files.read(RESULTS / 'fronts').rows
-  here = {r['strategy']: r for r in rows if r['workload'] == TUNED_ON}
-  dense = here.get('all_reduce', {}).get(BYTES)
+  by_strategy = {r['strategy']: r for r in rows if r['workload'] == TUNED_ON}
+  dense = by_strategy.get('all_reduce', {}).get(BYTES)
   found = {}
-  for row in here.values():
+  for row in by_strategy.values():
     if accuracy := row[finding_files.ACCURACY]:
       inside = '' if row['best rate is inside'] else 'at the edge of its rates'
-      given, share = str(row['arguments']), ''
-      if given and dense:
+      arguments, share = str(row['arguments']), ''
+      if arguments and dense:
         share = f'{row[BYTES] / dense:.2g} of the bytes that all_reduce sends'
-      notes = ', '.join(filter(None, [given, share, inside]))
+      notes = ', '.join(filter(None, [arguments, share, inside]))
       cell = f'{accuracy:.2f} %' + f' ({notes})' * bool(notes)
       found[str(row['strategy'])] = cell
   return found

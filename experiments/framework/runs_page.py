@@ -60,8 +60,10 @@ def _computing(row: Row, kept: ResultStore) -> Row:
   gradient, coding = (kept.find(step_times.KIND, key) for key in keys)
   if gradient is None:
     return {'step_s': None, 'coded': False}
-  found = [step_times.seconds(x['result']) for x in (gradient, coding) if x]
-  return {'step_s': sum(found), 'coded': coding is not None}
+  seconds = [
+    step_times.seconds(line['result']) for line in (gradient, coding) if line
+  ]
+  return {'step_s': sum(seconds), 'coded': coding is not None}
 
 
 def _of_comparison(name: str) -> Iterator[Row]:
@@ -99,14 +101,14 @@ def _computed(run: Mapping[str, Any]) -> float | None:
 
 def _of_kept(kind: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
   """Yields one row for all runs of a file that differ only in the seed."""
-  what = workloads.WORKLOADS.get(kind)
-  metric = what.metric if what else 'test_accuracy'
+  workload = workloads.WORKLOADS.get(kind)
+  metric = workload.metric if workload else 'test_accuracy'
   groups: dict[str, list[Mapping[str, Any]]] = {}
   for line in once_per_seed(lines):
     config = line['key'].get('config', {})
     if 'strategy' in config and _ended(line, metric):
-      same = json.dumps(but_seed(config), sort_keys=True)
-      groups.setdefault(same, []).append(line)
+      key = json.dumps(but_seed(config), sort_keys=True)
+      groups.setdefault(key, []).append(line)
   for runs in groups.values():
     yield _row(kind, metric, runs)
 

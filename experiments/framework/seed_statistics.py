@@ -125,8 +125,8 @@ def format_difference(gain: float | None, error: float | None) -> str:
   """Formats a difference, with its standard error if it is known."""
   if not known(gain):
     return 'unknown (a seed diverged, or runs are missing)'
-  sure = f'+- {error:.2f}' if known(error) else '(no standard error)'
-  return f'{gain:+.2f} {sure}'
+  spread = f'+- {error:.2f}' if known(error) else '(no standard error)'
+  return f'{gain:+.2f} {spread}'
 
 
 def ratio(

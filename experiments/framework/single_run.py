@@ -63,11 +63,11 @@ def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
   parts = {k: v for k, v in config.to_dict().items() if k not in WITHOUT_EFFECT}
   filled = {k: _filled(v, default(k, v)) for k, v in parts.items()}
   # As it is kept: JSON has no tuples.
-  given = json.loads(json.dumps({k: v for k, v in filled.items() if v}))
-  found: dict[str, Any] = {'config': given}
+  stored = json.loads(json.dumps({k: v for k, v in filled.items() if v}))
+  found: dict[str, Any] = {'config': stored}
   if probe:
     found['probe'] = probe
-  if versions := numerics.versions(given):
+  if versions := numerics.versions(stored):
     found['numerics'] = versions
   return found
 
@@ -79,17 +79,17 @@ def default(name: str, part: Any) -> Any:
     name: of the key.
     part: its value.
   """
-  named = part['name'] if name in ('strategy', 'task') else ''
-  return _default(name, named, bool(part))
+  part_name = part['name'] if name in ('strategy', 'task') else ''
+  return _default(name, part_name, bool(part))
 
 
 @functools.cache
-def _default(name: str, named: str, given: bool) -> Any:
+def _default(name: str, part_name: str, is_set: bool) -> Any:
   if name == 'strategy':
-    return resolve.strategy_config(named).to_dict()
+    return resolve.strategy_config(part_name).to_dict()
   if name == 'task':
-    return defaults.task(named).to_dict()
-  if name == 'cluster' and given:
+    return defaults.task(part_name).to_dict()
+  if name == 'cluster' and is_set:
     return defaults.cluster().to_dict()
   if name == 'link':
     return {'latency_s': 0.0}  # It is always given: none is 0.
@@ -123,10 +123,10 @@ def make(config: ConfigDict, probe: str = '') -> Result:
     diverged: a sentence about how the run diverged, '' if it did not.
     told: the probe's numbers every `log_every` steps, each with its step.
   """
-  records, diverged, told = [], '', []
-  watching = probe_named(probe) if probe else None
+  records, diverged, readings = [], '', []
+  watcher = probe_named(probe) if probe else None
   try:
-    for record in _training(resolve_run(config), watching, told.append):
+    for record in _training(resolve_run(config), watcher, readings.append):
       records.append(record)
   except Diverged as error:
     diverged = str(error)
@@ -135,7 +135,7 @@ def make(config: ConfigDict, probe: str = '') -> Result:
     'records': [_lean(record) for record in _thinned(records)],
     'comm_s': _rounded(records[-1].comm_s) if records else {},
     'diverged': diverged,
-    'told': [_rounded(line) for line in told if line['step'] <= last],
+    'told': [_rounded(line) for line in readings if line['step'] <= last],
   }
 
 
@@ -163,8 +163,8 @@ def _lean(record: Record) -> dict[str, Any]:
     if name not in (*SENT, *SUMS, *LEFT_OUT)
   }
   for name in SENT:
-    each = getattr(record, name)
-    found[name], found[f'most_{name}'] = sum(each), max(each)
+    values = getattr(record, name)
+    found[name], found[f'most_{name}'] = sum(values), max(values)
   for name in SUMS:
     found[name] = sum(getattr(record, name) or ()) or None
   return _rounded({k: v for k, v in found.items() if v is not None})
@@ -184,7 +184,7 @@ def _six_digits(value: float) -> float | None:
 
 
 def _training(
-  run: Run, probe: Probe | None, tell: Callable[[dict[str, float]], None]
+  run: Run, probe: Probe | None, report: Callable[[dict[str, float]], None]
 ) -> Iterator[Record]:
   """Returns the records of a run; the probe is read while it trains."""
   if probe is None:
@@ -194,7 +194,7 @@ def _training(
 
   def watch(step: int, workers: Worker) -> None:
     if loop.due(run.log_every, step, run.steps):
-      tell({'step': step, **read_probe(workers, probe)})
+      report({'step': step, **read_probe(workers, probe)})
 
   strategy = with_probe(run.strategy, probe)
   return train(dataclasses.replace(run, strategy=strategy), watch=watch)

@@ -42,8 +42,8 @@ class Method(NamedTuple):
   muon: bool = False
 
 
-def _diloco(name: str = 'diloco', period: int = PERIOD, **given: Any):
-  config = resolve.strategy_config(name, period=period, **given)
+def _diloco(name: str = 'diloco', period: int = PERIOD, **options: Any):
+  config = resolve.strategy_config(name, period=period, **options)
   config.outer.name, config.outer.momentum = 'nesterov', 0.9
   return config
 
@@ -60,8 +60,8 @@ def _streaming() -> ConfigDict:
   return config
 
 
-def _periodic(name: str, **given: Any) -> ConfigDict:
-  return resolve.strategy_config(name, period=PERIOD, **given)
+def _periodic(name: str, **options: Any) -> ConfigDict:
+  return resolve.strategy_config(name, period=PERIOD, **options)
 
 
 # The most informative first; special cases of DiLoCo are next to it.
@@ -110,28 +110,28 @@ def config_of(
   workload: str, workers: int, split: str, method: str, scale: str
 ) -> ConfigDict:
   """Returns a method's config, with the rates at which tuning starts."""
-  what = METHODS[method]
-  strategy = what.strategy.copy_and_resolve_references()
+  spec = METHODS[method]
+  strategy = spec.strategy.copy_and_resolve_references()
   found = workloads.config(workload, workers, scale, strategy)
   if strategy.get('period') == PERIOD:
     fewest = SPARSE if method == 'sparse_loco' else training_claim.EXCHANGES
     longest = max(1, found.steps // fewest)
     found.strategy.period = min(PERIOD, longest)
   found.split.name = split
-  if what.muon:
+  if spec.muon:
     kept = {key: found.optimizer[key] for key in ('schedule', 'warmup_steps')}
     if decay := found.optimizer.get('weight_decay'):
       kept |= {'weight_decay': decay, 'adam_weight_decay': decay}
     found.optimizer = defaults.optimizer(**MUON, **kept)
-  return with_outer(found, method, FIRST) if what.outer else found
+  return with_outer(found, method, FIRST) if spec.outer else found
 
 
 def with_outer(config: ConfigDict, method: str, rate: float) -> ConfigDict:
   """A copy of the config with that outer rate."""
   found = config.copy_and_resolve_references()
-  *inside, last = METHODS[method].outer.split('.')
+  *parents, last = METHODS[method].outer.split('.')
   part = found.strategy
-  for key in inside:
+  for key in parents:
     part = part[key]
   part[last] = rate
   return found
@@ -182,19 +182,19 @@ def _outer(
   """Returns scores by outer rate, and whether the best is inside; further rates
   are tried while the best is the lowest or the highest."""
   curve: dict[float, float | None] = {}
-  wanted = sorted(OUTER, key=lambda outer: outer != FIRST)  # FIRST wins a tie.
-  while wanted and len(curve) < OUTER_TRIALS:
-    tried = [with_outer(config, method, outer) for outer in wanted]
+  outers = sorted(OUTER, key=lambda outer: outer != FIRST)  # FIRST wins a tie.
+  while outers and len(curve) < OUTER_TRIALS:
+    configs = [with_outer(config, method, outer) for outer in outers]
     runs = yield [
-      study.RunRequest(name, best_rate.on_validation(other, rate))
-      for other in tried
+      study.RunRequest(name, best_rate.on_validation(trial, rate))
+      for trial in configs
     ]
     scores = map(workloads.WORKLOADS[name].score, runs)
-    curve |= dict(zip(wanted, scores, strict=True))
+    curve |= dict(zip(outers, scores, strict=True))
     best = tried_rates.best_of(curve)
-    wanted = [
+    outers = [
       round(outer, 2)
       for end, outer in ((min, best / FURTHER), (max, best * FURTHER))
       if best == end(curve)
     ]
-  return curve, not wanted
+  return curve, not outers

@@ -53,19 +53,19 @@ def of(
   """
   config = workloads.config(workload, workers, scale, strategy)
   gradient, coding = keys(key_of(config)['config'])
-  computing = seconds(
+  gradient_s = seconds(
     kept.get_or_compute(KIND, gradient, partial(_gradient, config))
   )
-  where = _processor(gradient, kept)
-  if where == provenance.processor():
+  processor = _processor(gradient, kept)
+  if processor == provenance.processor():
     kept.get_or_compute(KIND, coding, partial(_coding, config))
-  same = _processor(coding, kept) == where
+  same = _processor(coding, kept) == processor
   measured = kept.find(KIND, coding)['result'] if same else None
   return {
-    GRADIENT: computing,
+    GRADIENT: gradient_s,
     CODING: measured and seconds(measured),
     CODING + ERROR: measured and standard_error(measured['seconds']),
-    TIMED_ON: where,
+    TIMED_ON: processor,
   }
 
 
@@ -104,11 +104,13 @@ def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
   Args:
     config: of a run, as `key_of` has it.
   """
-  given = lambda names: {name: config[name] for name in names if name in config}
+  subset = lambda names: {
+    name: config[name] for name in names if name in config
+  }
   return (
-    {'seconds of': 'gradient'} | given(OF_GRADIENT),
+    {'seconds of': 'gradient'} | subset(OF_GRADIENT),
     {'seconds of': 'coding', 'optimizer': config['optimizer']['name']}
-    | given(OF_CODING)
+    | subset(OF_CODING)
     | {'numerics': numerics.versions(config)},
   )
 
@@ -131,10 +133,10 @@ def _coding(config: ConfigDict) -> dict[str, Any]:
 
 
 def _measured(measure: Callable[[], float]) -> dict[str, Any]:
-  found, others = other_load.meanwhile(
+  times, others = other_load.meanwhile(
     lambda: [measure() for _ in range(AGAIN)]
   )
-  return {'seconds': found, other_load.OTHERS: others}
+  return {'seconds': times, other_load.OTHERS: others}
 
 
 def row_of(rows: claim.Rows, workload: str, method: str) -> dict[str, Any]:
@@ -156,16 +158,16 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   if row[CODING] is None:
     return dict.fromkeys((SPEED, SPEED + ERROR, EVEN, AT_EVEN))
   own = lambda r: r[GRADIENT] + r[CODING]
-  at = lambda r, rate: own(r) + r[PATH] / rate
-  named = PRESETS[LINK].bytes_per_s
-  speed = at(dense, named) / at(row, named)
+  step_s = lambda r, rate: own(r) + r[PATH] / rate
+  link_rate = PRESETS[LINK].bytes_per_s
+  speed = step_s(dense, link_rate) / step_s(row, link_rate)
   gap = dense[PATH] - CLAIMED * hylo[PATH]
   rate = gap / (CLAIMED * own(hylo) - own(dense))
-  found = rate if gap > 0 and rate > 0 else None
+  even_rate = rate if gap > 0 and rate > 0 else None
   return {
     SPEED: speed,
     # Only of its coding: both have the same gradient, and dense hardly codes.
-    SPEED + ERROR: speed * row[CODING + ERROR] / at(row, named),
-    EVEN: found,
-    AT_EVEN: found and at(row, found),
+    SPEED + ERROR: speed * row[CODING + ERROR] / step_s(row, link_rate),
+    EVEN: even_rate,
+    AT_EVEN: even_rate and step_s(row, even_rate),
   }

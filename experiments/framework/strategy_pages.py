@@ -113,13 +113,13 @@ def _prose(paragraphs: list[str]) -> Iterator[str]:
 def _arguments(name: str) -> Iterator[str]:
   function = importlib.import_module(f'gossipjax.strategies.{name}').strategy
   defaults = arguments.settings(function)
-  told = {
+  texts = {
     key: f'`{value!r}`'
     for key, value in defaults.items()
     if not isinstance(value, dict)
   }
   rows = [
-    {'argument': f'`{key}`', 'default': told.get(key, 'see the code')}
+    {'argument': f'`{key}`', 'default': texts.get(key, 'see the code')}
     for key in inspect.signature(function).parameters
   ]
   if not rows:
@@ -141,5 +141,5 @@ def _results(name: str) -> Iterator[str]:
     for known in known_file.kept()
     if known.strategy == name
   ]
-  none = 'Its convergence is in no table of claims yet.'
-  yield from (markup.of_rows(rows, left=['run']) if rows else none, '')
+  sentence = 'Its convergence is in no table of claims yet.'
+  yield from (markup.of_rows(rows, left=['run']) if rows else sentence, '')

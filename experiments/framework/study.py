@@ -81,13 +81,13 @@ def replay(study: Study, kept: ResultStore) -> Progress:
   made, results = [], None
   while True:
     try:
-      asks = study.send(results)
+      requests = study.send(results)
     except StopIteration as end:
       return Progress(end.value, made, [])
-    lines = [line_of(ask, kept) for ask in asks]
-    by_ask = [*zip(asks, lines, strict=True)]
-    made += [ask for ask, line in by_ask if line]
-    if missing := [ask for ask, line in by_ask if not line]:
+    lines = [line_of(request, kept) for request in requests]
+    pairs = [*zip(requests, lines, strict=True)]
+    made += [request for request, line in pairs if line]
+    if missing := [request for request, line in pairs if not line]:
       return Progress(None, made, missing)
     results = [line['result'] for line in lines if line]
 
@@ -108,15 +108,15 @@ def complete(
   results = None
   while True:
     try:
-      asks = study.send(results)
+      requests = study.send(results)
     except StopIteration as end:
       return end.value
-    for ask in asks:
-      if line_of(ask, kept) is None:
-        make(ask)
-    lines = [line_of(ask, kept) for ask in asks]
+    for request in requests:
+      if line_of(request, kept) is None:
+        make(request)
+    lines = [line_of(request, kept) for request in requests]
     results = [line['result'] for line in lines if line]
-    if len(results) < len(asks):
+    if len(results) < len(requests):
       raise RunInProgress
 
 
@@ -127,6 +127,6 @@ def seconds_of(asked: Sequence[RunRequest], kept: ResultStore) -> float:
     return 0.0
   size = lambda key: [key['config'].get(name) for name in ('workers', 'steps')]
   lines = [*kept.lines(asked[0].workload).values()]
-  like = [x for x in lines if size(x['key']) == size(asked[0].key)]
-  found = [line['seconds'] for line in like or lines]
-  return statistics.median(found) if found else UNKNOWN_S
+  same_size = [x for x in lines if size(x['key']) == size(asked[0].key)]
+  seconds = [line['seconds'] for line in same_size or lines]
+  return statistics.median(seconds) if seconds else UNKNOWN_S

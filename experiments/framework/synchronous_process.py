@@ -24,8 +24,8 @@ def main(where: str, processes: str, process: str, spec: str, out: str) -> None:
   """Trains; process 0 writes the curve as JSON: seconds, accuracy."""
   lifeline.hold()
   gloo.join(where, processes, process)
-  given = pickle.loads(pathlib.Path(spec).read_bytes())
-  config, trace, gradient_s, target = given
+  values = pickle.loads(pathlib.Path(spec).read_bytes())
+  config, trace, gradient_s, target = values
   run = resolve_run(ConfigDict(config))
   asked_s = np.loadtxt(trace, ndmin=2)[:, int(process)]
   spare_s = np.maximum(asked_s - gradient_s, 0.0)

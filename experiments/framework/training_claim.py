@@ -69,21 +69,21 @@ def coverage(
   for name in dict.fromkeys(cell[0] for cell in studies):
     gate = gates.gate(name, kept, scale)
     reached = math.nan if gate.reached is None else gate.reached
-    mine = [cell for cell in studies if cell[0] == name]
-    size = (what := workloads.WORKLOADS[name]).sizes[scale]
+    cells = [cell for cell in studies if cell[0] == name]
+    size = (workload := workloads.WORKLOADS[name]).sizes[scale]
     rows.append(
       {
         'workload': name,
-        'network': size.title or what.title,
+        'network': size.title or workload.title,
         'steps': size.steps,
         'examples a step': size.examples,
         'scale': scale,
-        'gate': what.gate_at(scale),
-        'where the gate is from': what.gate_source,
+        'gate': workload.gate_at(scale),
+        'where the gate is from': workload.gate_source,
         'all-reduce reached': reached,
         'gate met': gate.met,
-        'studies': len(mine),
-        'studies finished': sum(cell in found for cell in mine),
+        'studies': len(cells),
+        'studies finished': sum(cell in found for cell in cells),
       }
     )
   return rows
@@ -94,8 +94,8 @@ def doubt(coverage: claim.Rows) -> str:
   begun = [row for row in coverage if row['studies finished']]
   for row in (row for row in begun if not row['gate met']):
     known = seed_statistics.known(row['all-reduce reached'])
-    said = 'has not reached' if known else 'is not trained to'
-    return f'all-reduce {said} the gate of {row["workload"]}'
+    verb = 'has not reached' if known else 'is not trained to'
+    return f'all-reduce {verb} the gate of {row["workload"]}'
   return '' if begun else 'no training is finished'
 
 
@@ -124,8 +124,8 @@ def unfinished(
   """Returns an UNTRAINED case for each study of one of `methods` without a row;
   `names` are the columns that hold a cell, whose last part is the method."""
   done = {tuple(row[name] for name in names) for row in rows}
-  every = [c for c in studies(coverage[0]['scale']) if c[-1] in methods]
-  return [claim.UNTRAINED] * sum(cell not in done for cell in every)
+  cells = [c for c in studies(coverage[0]['scale']) if c[-1] in methods]
+  return [claim.UNTRAINED] * sum(cell not in done for cell in cells)
 
 
 def evidence(
@@ -136,13 +136,15 @@ def evidence(
   if whole:
     rows = [r for r in rows if is_complete(coverage, r['workload'])] or rows
   names = figures.distinct([row for row in rows if row['seeds']], 'workload')
-  of = [row for row in coverage if row['workload'] in names] or coverage
-  networks = [row['network'] for row in of]
-  if len(of) > NAMED:
-    networks = [f'{len(of)} workloads, see the table']
-  elif len(of) > 1:  # Their sizes are in the table.
+  used = [row for row in coverage if row['workload'] in names] or coverage
+  networks = [row['network'] for row in used]
+  if len(used) > NAMED:
+    networks = [f'{len(used)} workloads, see the table']
+  elif len(used) > 1:  # Their sizes are in the table.
     networks = [re.sub(r' \(.*?\)|,.*', '', name) for name in networks]
-  steps, examples = (_range(of, name) for name in ('steps', 'examples a step'))
+  steps, examples = (
+    _range(used, name) for name in ('steps', 'examples a step')
+  )
   length = f'{steps} steps of {examples} examples'
   return ', '.join(networks), length, *seed_statistics.counts(rows)
 
@@ -175,13 +177,13 @@ def run(
         'experiments/results is that of the scale cpu.'
       )
     executors.emulate(DEVICES)
-    wanted = of_scale(studies(scale), scale)
+    chosen = of_scale(studies(scale), scale)
     runs = folder_of(scale, pathlib.Path(FOLDER.value))
     kept = ResultStore(folder / 'runs' if quick else runs)
     if quick:
-      make_all(wanted, kept, own_process.in_a_process)
-    found = results(wanted, kept)
-    return find(found, coverage(wanted, found, kept, scale), kept)
+      make_all(chosen, kept, own_process.in_a_process)
+    found = results(chosen, kept)
+    return find(found, coverage(chosen, found, kept, scale), kept)
 
   claim.run(what, measure, figure)
 
@@ -193,8 +195,8 @@ def make_all(
 ) -> None:
   """Makes every run of the studies that is not kept."""
 
-  def made(ask: study.RunRequest) -> None:
+  def make_run(ask: study.RunRequest) -> None:
     kept.add(ask.workload, ask.key, *make(ask.config, ask.probe))
 
   for begin in studies.values():
-    study.complete(begin(), kept, made)
+    study.complete(begin(), kept, make_run)

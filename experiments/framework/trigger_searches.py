@@ -79,11 +79,11 @@ def tuned(
   if method in SEARCHES:
     return (yield from _searched(name, workers, scope, method, scale))
   if method in UNTRIGGERED:
-    given = UNTRIGGERED[method]
+    strategy = UNTRIGGERED[method]
   else:
-    every = {'name': 'fixed', 'period': PERIODS[method]}
-    given = _triggered(scope, every, _graph(method))
-  return (yield from best_rate.tune_strategy(name, workers, scale, given))
+    trigger = {'name': 'fixed', 'period': PERIODS[method]}
+    strategy = _triggered(scope, trigger, _graph(method))
+  return (yield from best_rate.tune_strategy(name, workers, scale, strategy))
 
 
 def _searched(
@@ -92,36 +92,36 @@ def _searched(
   """`tuned` for a method of SEARCHES."""
   search = SEARCHES[method]
   strategy = lambda value: _triggered(scope, search.part(value), _graph(method))
-  at = lambda strategy: workloads.config(name, workers, scale, strategy)
-  gossip = at(UNTRIGGERED['gossip'])
-  always = yield from matched.bytes_of(name, gossip, COUNTS[scope])
+  config_of = lambda strategy: workloads.config(name, workers, scale, strategy)
+  gossip = config_of(UNTRIGGERED['gossip'])
+  gossip_bytes = yield from matched.bytes_of(name, gossip, COUNTS[scope])
 
   def near(begin: float, rate: float) -> study.Study:
     """The value that sends the claimed traffic at a learning rate."""
     return matched.value_for(
       name,
-      lambda value: best_rate.seeded(at(strategy(value)), rate, 0),
+      lambda value: best_rate.seeded(config_of(strategy(value)), rate, 0),
       begin,
-      always / PERIOD,
+      gossip_bytes / PERIOD,
       search.power,
       COUNTS[scope],
     )
 
-  own = gossip.optimizer.learning_rate
-  found, reached = yield from near(search.begin, own)
+  own_rate = gossip.optimizer.learning_rate
+  start, reached = yield from near(search.begin, own_rate)
   if not 1 / FAR < reached < FAR:
     return Tuned({}, None, [], False)
 
   def at_best(rate: float) -> study.Study:
     """Searches again at another rate, since the rate changes the traffic."""
-    value = found
-    if rate != own:
-      value, _ = yield from near(found, rate)
-    return at(strategy(value))
+    value = start
+    if rate != own_rate:
+      value, _ = yield from near(start, rate)
+    return config_of(strategy(value))
 
   return (
     yield from best_rate.tune_strategy(
-      name, workers, scale, strategy(found), at_best=at_best
+      name, workers, scale, strategy(start), at_best=at_best
     )
   )
 

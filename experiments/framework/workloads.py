@@ -97,20 +97,20 @@ def config(
     strategy: `config.strategy`; all-reduce by default. A strategy with its own
       momentum gets an optimizer without momentum.
   """
-  what = WORKLOADS[name]
-  size = what.sizes[scale]
+  workload = WORKLOADS[name]
+  size = workload.sizes[scale]
   found = defaults.get_config()
-  given = {**what.task, **size.task}
-  found.task = defaults.task(given.pop('name'), **given)
+  task = {**workload.task, **size.task}
+  found.task = defaults.task(task.pop('name'), **task)
   found.workers, found.batch_size = workers, size.examples // workers
   found.steps, found.compute_dtype = size.steps, size.compute_dtype
   found.log_every = max(1, size.steps // POINTS)
   found.eval_every = max(1, size.steps // SCORED)
   found.optimizer = defaults.optimizer(
-    **what.optimizer,
+    **workload.optimizer,
     learning_rate=size.rate,
     schedule='cosine',
-    warmup_steps=round(what.warmup * size.steps),
+    warmup_steps=round(workload.warmup * size.steps),
   )
   with found.ignore_type():
     found.link = ConfigDict(LINK)

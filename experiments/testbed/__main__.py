@@ -31,13 +31,13 @@ def main() -> int:
   parser.add_argument(
     'arguments', nargs='*', help='of `python -m gossipjax run`, after --'
   )
-  given = parser.parse_args()
+  args = parser.parse_args()
   try:
-    if given.clean:
+    if args.clean:
       print('Removed:', ', '.join(network.clean()) or 'nothing was left')
       return 0
-    link = link_shape.parse(given.rate, given.delay, given.loss)
-    return processes.train(given.workers, link, given.arguments)
+    link = link_shape.parse(args.rate, args.delay, args.loss)
+    return processes.train(args.workers, link, args.arguments)
   except UserError as error:
     print(error, file=sys.stderr)
     return 2

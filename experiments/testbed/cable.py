@@ -32,8 +32,8 @@ _NO_NETEM = '--delay: this kernel has no sch_netem, and'
 def has_netem() -> bool:
   """Whether this kernel delays; tried where nobody is disturbed."""
   rule = 'tc qdisc add dev lo root netem delay 1ms'
-  tried = ['unshare', '--net', *rule.split()]
-  return subprocess.run(tried, capture_output=True).returncode == 0
+  command = ['unshare', '--net', *rule.split()]
+  return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def needs_vde2(link: LinkShape) -> bool:
@@ -107,16 +107,16 @@ def remove(space: str) -> None:
 
 def _start(space: str, *command: str) -> None:
   """Runs a program that goes on in the background of a namespace."""
-  inside = ['ip', 'netns', 'exec', space, 'nice', '-n', '-19', *command]
-  done = subprocess.run(inside, capture_output=True, text=True)
+  words = ['ip', 'netns', 'exec', space, 'nice', '-n', '-19', *command]
+  done = subprocess.run(words, capture_output=True, text=True)
   if done.returncode:
     raise _failed(f'`{command[0]}` said: {done.stderr.strip()}')
 
 
 def _await(path: pathlib.Path) -> None:
-  until = time.monotonic() + _START_S
+  deadline = time.monotonic() + _START_S
   while not path.exists():
-    if time.monotonic() > until:
+    if time.monotonic() > deadline:
       raise _failed(f'there is no {path} after {_START_S:g} s')
     time.sleep(0.01)
 
@@ -131,5 +131,7 @@ def _to_host(space: str) -> None:
     within.link('set', index=found[0], net_ns_fd=here.fileno())
 
 
-def _failed(why: str) -> UserError:
-  return UserError(f'--delay: vde2 did not start ({why}); leave --delay out.')
+def _failed(reason: str) -> UserError:
+  return UserError(
+    f'--delay: vde2 did not start ({reason}); leave --delay out.'
+  )

@@ -51,17 +51,19 @@ def measure(
     for exchange in exchanges
   ]
   return [
-    timing.Timing(**found)
-    for found in run_module(workers, link, 'experiments.testbed.timing', spec)
+    timing.Timing(**fields)
+    for fields in run_module(workers, link, 'experiments.testbed.timing', spec)
   ]
 
 
 def fit(timings: Sequence[timing.Timing]) -> Link:
   """The link that explains them best."""
-  each = np.array([t.seconds for t in timings])
-  costs = np.array([(t.rounds, t.path_bytes) for t in timings]) / each[:, None]
+  seconds = np.array([t.seconds for t in timings])
+  costs = (
+    np.array([(t.rounds, t.path_bytes) for t in timings]) / seconds[:, None]
+  )
   (latency_s, s_per_byte), _ = nnls(
-    costs, 1 - np.array([t.local_s for t in timings]) / each
+    costs, 1 - np.array([t.local_s for t in timings]) / seconds
   )
   if not s_per_byte:
     raise UserError(
@@ -113,22 +115,22 @@ def main() -> int:
     help='size of the gradient that strategies exchange',
   )
   parser.add_argument('--out', default='link.json')
-  given = parser.parse_args()
-  whole = [(what, given.numbers, a) for what, a in STRATEGIES]
+  args = parser.parse_args()
+  exchanges = [(what, args.numbers, a) for what, a in STRATEGIES]
   try:
     timings = measure(
-      given.workers, link_shape.parse(given.rate, given.delay), MOVES + whole
+      args.workers, link_shape.parse(args.rate, args.delay), MOVES + exchanges
     )
     link = fit(timings[: len(MOVES)])
   except UserError as error:
     print(error, file=sys.stderr)
     return 2
   text = json.dumps(network.facts(link), indent=2)
-  workdir.write(pathlib.Path(given.out), text)
+  workdir.write(pathlib.Path(args.out), text)
   print(markup.of_rows(rows(link, timings)))
   print(
     f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '
-    f'written to {given.out}.'
+    f'written to {args.out}.'
   )
   return 0
 

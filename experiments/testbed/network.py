@@ -184,8 +184,8 @@ def _remove(space: str) -> None:
   shutil.rmtree(_HOSTS / space, ignore_errors=True)
 
 
-def _index(where, device: str) -> int:
-  return where.link_lookup(ifname=device)[0]
+def _index(route, device: str) -> int:
+  return route.link_lookup(ifname=device)[0]
 
 
 def _delete(device: str) -> bool:

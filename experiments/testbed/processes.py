@@ -81,10 +81,10 @@ def _cores(worker: int, workers: int) -> str:
   Where it could go to any, a worker waits for threads that others' displace.
   """
   cores = sorted(os.sched_getaffinity(0))
-  each = len(cores) // workers
-  mine = (
-    cores[worker * each : (worker + 1) * each]
-    if each
+  share = len(cores) // workers
+  chosen = (
+    cores[worker * share : (worker + 1) * share]
+    if share
     else [cores[worker % len(cores)]]
   )
-  return ','.join(map(str, mine))
+  return ','.join(map(str, chosen))

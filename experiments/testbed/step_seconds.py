@@ -90,7 +90,9 @@ def time_training(
   pairs = list(itertools.pairwise(records))
   first, last = records[0], records[-1]
   done = last.step - first.step
-  sent = lambda of: (max(getattr(last, of)) - max(getattr(first, of))) / done
+  sent = lambda field: (
+    (max(getattr(last, field)) - max(getattr(first, field))) / done
+  )
   return Steps(
     statistics.median(
       (b.train_s - a.train_s) / (b.step - a.step) for a, b in pairs
@@ -109,12 +111,12 @@ def main() -> int:
   parser.add_argument('--rate', default='1gbit')
   parser.add_argument('--turns', type=int, default=2)
   parser.add_argument('--buckets', action='store_true')
-  given, further = parser.parse_known_args()
-  exchanging = BUCKETS if given.buckets else LATE
+  args, further = parser.parse_known_args()
+  exchanging = BUCKETS if args.buckets else LATE
   found: dict[str, list[Steps]] = {way: [] for way in WAYS}
   try:
-    link = link_shape.parse(given.rate)
-    for _ in range(given.turns):
+    link = link_shape.parse(args.rate)
+    for _ in range(args.turns):
       for way in WAYS:
         name, flags = SILENT if way == 'computing' else exchanging
         flags = (
@@ -123,8 +125,8 @@ def main() -> int:
           f'--config.overlap={way == "beside"}',
           *further,
         )
-        found[way].append(time_training(given.workers, link, name, flags))
-        print(f'{given.rate}, {way}: {found[way][-1]}', flush=True)
+        found[way].append(time_training(args.workers, link, name, flags))
+        print(f'{args.rate}, {way}: {found[way][-1]}', flush=True)
   except UserError as error:
     print(error, file=sys.stderr)
     return 2

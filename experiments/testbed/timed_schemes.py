@@ -36,16 +36,16 @@ def ours(
   """
   shape = link_shape.parse(rate, delay)
   exchanges = [
-    (what, n, given) for n in sizes for what, given in schemes.values()
+    (what, n, arguments) for n in sizes for what, arguments in schemes.values()
   ]
   key = {'workers': workers, 'rate': rate, 'exchanges': exchanges}
   key |= {'delay': delay} if delay else {}
-  found = kept.get_or_compute(
+  timings = kept.get_or_compute(
     'exchange_seconds',
     key,
     lambda: calibrate.measure(workers, shape, exchanges),
   )
-  return _by_size([Timing(*timing) for timing in found], schemes)
+  return _by_size([Timing(*timing) for timing in timings], schemes)
 
 
 def torch(
@@ -59,18 +59,18 @@ def torch(
   if not importlib.util.find_spec('torch'):
     return [dict.fromkeys(schemes) for _ in sizes]
   exchanges = [
-    {'what': what, 'numbers': n, 'arguments': given}
+    {'what': what, 'numbers': n, 'arguments': arguments}
     for n in sizes
-    for what, given in schemes.values()
+    for what, arguments in schemes.values()
   ]
   module = 'experiments.testbed.torch_timing'
   shape = link_shape.parse(rate)
-  found = kept.get_or_compute(
+  timings = kept.get_or_compute(
     'torch_exchange_seconds',
     {'workers': workers, 'rate': rate, 'exchanges': exchanges},
     lambda: processes.run_module(workers, shape, module, exchanges),
   )
-  return _by_size([timing['seconds'] for timing in found], schemes)
+  return _by_size([timing['seconds'] for timing in timings], schemes)
 
 
 def columns(

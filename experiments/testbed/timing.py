@@ -78,22 +78,24 @@ def aggregator(what: str, arguments: dict[str, Any]) -> Aggregator:
 
 def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   """Times one exchange; every process calls this at the same time."""
-  where, method = (
+  executor, method = (
     executors.executor(jax.process_count()),
     aggregator(what, arguments),
   )
-  grow = lambda seed: {
+  make_tree = lambda seed: {
     'layer': jax.random.normal(
       jax.random.key(seed), (max(1, numbers // ROWS), min(numbers, ROWS))
     )
   }
-  tree = where.run(grow)(where.put(np.arange(1) + jax.process_index()))
-  state = where.run(method.init)(tree)
+  tree = executor.run(make_tree)(
+    executor.put(np.arange(1) + jax.process_index())
+  )
+  state = executor.run(method.init)(tree)
   update = lambda tree, state, step: method.update(tree, state, step)
   step = jnp.int32(0)
-  program = where.run(update).lower(tree, state, step=step).compile()
+  program = executor.run(update).lower(tree, state, step=step).compile()
   together = lambda: program(tree, state, step=step)
-  bill = jax.tree.map(
+  traffic = jax.tree.map(
     np.asarray, executors.gather(executors.to_host(together()[2]))
   )
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
@@ -108,7 +110,7 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
     numbers,
     *_slowest(*seconds.values(), _selecting(program, together)),
     *(
-      int(np.asarray(getattr(bill, name)).max())
+      int(np.asarray(getattr(traffic, name)).max())
       for name in ('bytes', 'rounds', 'path_bytes')
     ),
   )
@@ -116,8 +118,8 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
 
 def _selecting(program: Any, call: Callable[[], Any]) -> float:
   """Seconds of those instructions of the program that select entries."""
-  found = stage_times.describe(program, call).stages
-  names = {name for name, stage in found.items() if stage == 'select'}
+  stages = stage_times.describe(program, call).stages
+  names = {name for name, stage in stages.items() if stage == 'select'}
   if not names:
     return 0.0
   return statistics.median(
@@ -125,9 +127,9 @@ def _selecting(program: Any, call: Callable[[], Any]) -> float:
   )
 
 
-def _slowest(*mine: float) -> list[float]:
+def _slowest(*figures: float) -> list[float]:
   """The largest of all processes' figures."""
-  return executors.gather(np.array([mine])).max(axis=0).tolist()
+  return executors.gather(np.array([figures])).max(axis=0).tolist()
 
 
 def main(

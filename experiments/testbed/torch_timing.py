@@ -33,9 +33,9 @@ def top_k(numbers: int, density: float = 0.001) -> Callable[[], object]:
   def exchange():
     indices = torch.topk(x.abs(), k, sorted=False).indices
     values = x[indices]
-    everyone = range(dist.get_world_size())
-    all_values = [torch.empty_like(values) for _ in everyone]
-    all_indices = [torch.empty_like(indices) for _ in everyone]
+    ranks = range(dist.get_world_size())
+    all_values = [torch.empty_like(values) for _ in ranks]
+    all_indices = [torch.empty_like(indices) for _ in ranks]
     dist.all_gather(all_values, values)
     dist.all_gather(all_indices, indices)
     return torch.zeros_like(x).index_add_(

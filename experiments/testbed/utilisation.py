@@ -70,9 +70,9 @@ def is_kept(kept: ResultStore, workers: int, rate: str, name: str) -> bool:
   """Whether all that a row needs is measured."""
   method = METHODS[name]
   needed = (UNSHAPED, NEVER), (UNSHAPED, method), (rate, method)
-  return all(kept.find(KIND, _key(workers, *one)) for one in needed) and all(
-    kept.find(LINK, {'workers': workers, 'rate': each})
-    for each in (UNSHAPED, rate)
+  return all(kept.find(KIND, _key(workers, *cell)) for cell in needed) and all(
+    kept.find(LINK, {'workers': workers, 'rate': link_rate})
+    for link_rate in (UNSHAPED, rate)
   )
 
 
@@ -88,15 +88,15 @@ def fitted_link(kept: ResultStore, workers: int, rate: str) -> network.Link:
 
 
 def _key(workers: int, rate: str, method) -> dict[str, Any]:
-  name, given, beside = method
-  flags = [f'--config.strategy.{key}={v}' for key, v in _flat(given)]
-  flags += [*TASK, f'--config.overlap={beside}']
+  name, options, overlap = method
+  flags = [f'--config.strategy.{key}={v}' for key, v in _flat(options)]
+  flags += [*TASK, f'--config.overlap={overlap}']
   key = {'workers': workers, 'rate': rate, 'strategy': name, 'flags': flags}
   return key | {'steps': STEPS, 'log_every': EVERY}
 
 
-def _flat(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-  for key, value in given.items():
+def _flat(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+  for key, value in values.items():
     if isinstance(value, dict):
       yield from ((f'{key}.{inner}', v) for inner, v in value.items())
     else:
@@ -107,15 +107,15 @@ def waited_s(
   method, workers: int, link: network.Link, compute_s: float
 ) -> float:
   """Modelled seconds per step that workers wait, over the measured steps."""
-  name, given, beside = method
-  strategy = resolve.strategy(resolve.strategy_config(name, **given))
+  name, options, overlap = method
+  strategy = resolve.strategy(resolve.strategy_config(name, **options))
   task = resolve.task(defaults.task('digits', **MODEL))
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
-  bill = step_traffic.per_step(strategy, params, workers, range(STEPS)).sent
-  each = network.seconds(link, bill)[EVERY:].reshape(-1, EVERY)
-  late = given['delay'] if beside else 0
+  traffic = step_traffic.per_step(strategy, params, workers, range(STEPS)).sent
+  seconds = network.seconds(link, traffic)[EVERY:].reshape(-1, EVERY)
+  delay = options['delay'] if overlap else 0
   waits = [
-    network.waited_seconds(part, compute_s, late) for part in each.tolist()
+    network.waited_seconds(part, compute_s, delay) for part in seconds.tolist()
   ]
   return float(np.mean(waits)) / EVERY
 
@@ -126,7 +126,7 @@ def row(
   """A method at a rate."""
   compute_s = steps(kept, workers, UNSHAPED, NEVER).seconds
   local_s = steps(kept, workers, UNSHAPED, METHODS[name]).seconds
-  found = steps(kept, workers, rate, METHODS[name])
+  measured = steps(kept, workers, rate, METHODS[name])
   fast, slow = (fitted_link(kept, workers, r) for r in (UNSHAPED, rate))
   own_s = local_s - waited_s(METHODS[name], workers, fast, local_s)
   modelled_s = own_s + waited_s(METHODS[name], workers, slow, own_s)
@@ -137,11 +137,11 @@ def row(
     'computing s': compute_s,
     'step s without a link': local_s,
     'step s, modelled': modelled_s,
-    'step s, measured': found.seconds,
+    'step s, measured': measured.seconds,
     MODELLED: compute_s / modelled_s,
-    MEASURED: compute_s / found.seconds,
-    'bytes per step, ledger': found.logical_bytes,
-    'bytes per step, interface': found.wire_bytes,
+    MEASURED: compute_s / measured.seconds,
+    'bytes per step, ledger': measured.logical_bytes,
+    'bytes per step, interface': measured.wire_bytes,
   }
 
 
@@ -153,8 +153,8 @@ def needed(rows: Sequence[dict[str, Any]], column: str, share: float):
   )
   for (low, a), (high, b) in itertools.pairwise(points):
     if a <= share <= b and a < b:
-      part = (share - a) / (b - a)
-      return float(low ** (1 - part) * high**part)
+      weight = (share - a) / (b - a)
+      return float(low ** (1 - weight) * high**weight)
   return None
 
 
@@ -165,16 +165,16 @@ def bandwidths(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
       'workers': workers,
       'method': name,
       'known': column.split(', ')[1],
-      UNLIMITED: mine[0]['computing s'] / mine[0]['step s without a link'],
+      UNLIMITED: group[0]['computing s'] / group[0]['step s without a link'],
       **{
-        f'Mbit/s for {share:.0%}': needed(mine, column, share)
+        f'Mbit/s for {share:.0%}': needed(group, column, share)
         for share in SHARES
       },
     }
     for workers, name in dict.fromkeys(
       (r['workers'], r['method']) for r in rows
     )
-    for mine in [
+    for group in [
       [r for r in rows if (r['workers'], r['method']) == (workers, name)]
     ]
     for column in (MODELLED, MEASURED)
