@@ -178,20 +178,15 @@ NOTES = notes.of(
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges the time that adaptive gossip saves at the published point."""
-  at_point = [row for row in rows if row['relative transfer time'] == 1.0]
-  texts = '; '.join(
-    _sentence(row) for row in at_point if row['method'] != BASELINE
-  )
-  adaptive = [row for row in at_point if row['method'] in ADAPTIVE]
-  few = bool(adaptive) and all(
-    r[TIMES] < training_claim.EXCHANGES for r in adaptive
-  )
+  point = [row for row in rows if row['relative transfer time'] == 1.0]
+  text = '; '.join(_sentence(row) for row in point if row['method'] != BASELINE)
+  cases = [row for row in point if row['method'] in ADAPTIVE]
+  few = bool(cases) and all(r[TIMES] < training_claim.EXCHANGES for r in cases)
   return claim.make_verdict(
-    [*map(_saves, adaptive)]
-    + [claim.UNTRAINED] * (len(ADAPTIVE) - len(adaptive)),
-    f'{claim.span(adaptive, PART, ".2f")} of the time of gossip at every step, '
-    f'with {claim.span(adaptive, "traffic saved", ".0%")} less traffic',
-    f'Against gossip after every step: {texts or "nothing is known yet"}.',
+    [*map(_saves, cases)] + [claim.UNTRAINED] * (len(ADAPTIVE) - len(cases)),
+    f'{claim.span(cases, PART, ".2f")} of the time of gossip at every step, '
+    f'with {claim.span(cases, "traffic saved", ".0%")} less traffic',
+    f'Against gossip after every step: {text or "nothing is known yet"}.',
     training_claim.doubt(coverage)
     or f'less than {training_claim.EXCHANGES} exchanges' * few,
   )
@@ -226,8 +221,8 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   left.set_xlim(min(times) / 1.1, max(times) * 1.1)  # Points may be missing.
   left.set_xscale('log', base=2)
   left.set(xlabel='time of a transfer, over that at 56 %', ylabel=PART)
-  at_point = [row for row in rows if row[x] == 1.0]
-  figures.lines(right, at_point, 'traffic saved', TIME, 'method', 'o')
+  point = [row for row in rows if row[x] == 1.0]
+  figures.lines(right, point, 'traffic saved', TIME, 'method', 'o')
   right.set(xlabel='traffic saved', ylabel=TIME)
   figures.legend(found, left)
   return found

@@ -72,11 +72,9 @@ def studies(scale: str) -> training_claim.Studies:
   quick = scale == 'quick'
   found: dict[tuple, Any] = {}
   for name in WORKLOADS[: 1 if quick else None]:
-    options = scale, *(OF_UNSEEN if name in UNSEEN else OF_SEEN)
+    args = scale, *(OF_UNSEEN if name in UNSEEN else OF_SEEN)
     for method in list(METHODS)[: 2 if quick else None]:
-      found[name, method] = partial(
-        advice_trainings.whole, name, method, *options
-      )
+      found[name, method] = partial(advice_trainings.whole, name, method, *args)
     found[name, PILOTS] = partial(advice_trainings.of_pilots, name, scale)
   return found
 

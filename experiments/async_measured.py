@@ -67,8 +67,8 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
   Each worker's column has its own order, since workers that finish at the same
   moment are served as one.
   """
-  seconds_of = real_time.gradients_s(of, of.strategy.name, of.steps)
-  seconds = SLOWER * np.resize(np.array(seconds_of), 4 * of.steps)
+  times = real_time.gradients_s(of, of.strategy.name, of.steps)
+  seconds = SLOWER * np.resize(np.array(times), 4 * of.steps)
   rng = np.random.default_rng(of.seed)
   columns = [rng.permutation(seconds) for _ in range(WORKERS)]
   np.savetxt(path, np.stack(columns, 1), '%.6f')
@@ -92,26 +92,24 @@ def found_in(records: list[Record]) -> dict[str, float | None]:
 
 def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   """Measures and predicts one method with one seed."""
-  settings, path = config(method, seed, quick), folder / 'trace.txt'
-  mean_s = trace(settings, path)
-  short = settings.copy_and_resolve_references()
-  short.steps = min(40, settings.steps)
-  (exchange_s, overrun), busy = other_load.beside(
-    lambda: real_time.timed_exchange(short, path, mean_s)
+  setup, path = config(method, seed, quick), folder / 'trace.txt'
+  mean_s = trace(setup, path)
+  calm = setup.copy_and_resolve_references()
+  calm.steps = min(40, setup.steps)
+  (took_s, overrun), busy = other_load.beside(
+    lambda: real_time.timed_exchange(calm, path, mean_s)
   )
   rounds = 2 if method in ('server', 'EASGD') else 1
-  link = {'latency_s': exchange_s / rounds, 'bytes_per_s': float('inf')}
-  train = lambda: found_in(
-    real_time.train_asynchronous(settings, machines(path))
-  )
+  link = {'latency_s': took_s / rounds, 'bytes_per_s': float('inf')}
+  train = lambda: found_in(real_time.train_asynchronous(setup, machines(path)))
   measured, others = other_load.beside(train)
-  predicted = found_in(real_time.predicted(settings, machines(path, **link)))
+  predicted = found_in(real_time.predicted(setup, machines(path, **link)))
   return {
     'method': method,
     'seed': seed,
     **{f'{key}, measured': measured[key] for key in KEYS},
     **{f'{key}, predicted': predicted[key] for key in KEYS},
-    'ms of an exchange': 1000 * exchange_s,
+    'ms of an exchange': 1000 * took_s,
     OVERRUN: overrun,
     OTHERS: max(busy, others),
   }

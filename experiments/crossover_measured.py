@@ -68,8 +68,8 @@ def config(method: str, workers: int, seed: int, quick: bool) -> ConfigDict:
 @functools.cache
 def gradient_s(quick: bool) -> float:
   """Median seconds of computing a gradient; processes sleep the rest."""
-  settings = config(DENSE, WORKERS[0], 0, quick)
-  seconds = real_time.gradients_s(settings, METHODS['pull-gossip'][0], 50)
+  setup = config(DENSE, WORKERS[0], 0, quick)
+  seconds = real_time.gradients_s(setup, METHODS['pull-gossip'][0], 50)
   return statistics.median(seconds)
 
 
@@ -78,16 +78,14 @@ def timed(
 ) -> tuple[float, float | None]:
   """Measures seconds of an exchange, and seconds of computing over the trace's:
   None for all-reduce, whose seconds of computing are not known."""
-  short, path = config(method, workers, 0, quick), folder / 'trace.txt'
-  short.steps = short.log_every = short.eval_every = min(CALM, short.steps)
+  calm, path = config(method, workers, 0, quick), folder / 'trace.txt'
+  calm.steps = calm.log_every = calm.eval_every = min(CALM, calm.steps)
   if method == DENSE:
     # Equal gradients would compete for the cores.
-    real_time.write_trace(path, short, STEP_S, SPREAD)
-    return real_time.synchronous_exchange_s(
-      short, path, gradient_s(quick)
-    ), None
-  mean_s = real_time.write_trace(path, short, STEP_S, 0.0)
-  return real_time.timed_exchange(short, path, mean_s)
+    real_time.write_trace(path, calm, STEP_S, SPREAD)
+    return real_time.synchronous_exchange_s(calm, path, gradient_s(quick)), None
+  mean_s = real_time.write_trace(path, calm, STEP_S, 0.0)
+  return real_time.timed_exchange(calm, path, mean_s)
 
 
 def row(
@@ -98,35 +96,32 @@ def row(
 ) -> dict[str, Any]:
   """Measures and predicts one method, number of workers and seed."""
   method, workers, seed = cell
-  settings, path = config(*cell, quick), folder / 'trace.txt'
+  setup, path = config(*cell, quick), folder / 'trace.txt'
   rounds = METHODS[method][1]
   exchange = functools.partial(timed, method, workers, quick, folder)
-  (exchange_s, overrun), busy = store.get_or_compute(
+  (took_s, overrun), busy = store.get_or_compute(
     f'{CLAIM.name}_exchange',
     {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
     lambda: other_load.beside(exchange),
   )
-  real_time.write_trace(path, settings, STEP_S, SPREAD)
-  link = {
-    'latency_s': exchange_s / rounds(workers),
-    'bytes_per_s': float('inf'),
-  }
+  real_time.write_trace(path, setup, STEP_S, SPREAD)
+  link = {'latency_s': took_s / rounds(workers), 'bytes_per_s': float('inf')}
   options = {'asynchronous': method != DENSE, 'target_accuracy': TARGET}
   cluster = functools.partial(real_time.machines, path, **options)
   measured, others = other_load.beside(
     lambda: (
-      real_time.train_synchronous(settings, path, gradient_s(quick), TARGET)
+      real_time.train_synchronous(setup, path, gradient_s(quick), TARGET)
       if method == DENSE
-      else real_time.curve(real_time.train_asynchronous(settings, cluster()))
+      else real_time.curve(real_time.train_asynchronous(setup, cluster()))
     )
   )
-  predicted = real_time.curve(real_time.predicted(settings, cluster(**link)))
+  predicted = real_time.curve(real_time.predicted(setup, cluster(**link)))
   seconds = lambda curve: crossing([(0.0, 0.0), *curve], TARGET)
   return {
     **{'workers': workers, 'method': method, 'seed': seed},
     f'{SECONDS}, measured': seconds(measured),
     f'{SECONDS}, predicted': seconds(predicted),
-    'ms of an exchange': 1000 * exchange_s,
+    'ms of an exchange': 1000 * took_s,
     OVERRUN: overrun,
     OTHERS: max(busy, others),
   }
@@ -172,12 +167,10 @@ NOTES = notes.of(
 
 def speeds(rows: claim.Rows) -> list[dict[str, Any]]:
   """Averages over seeds: a row per number of workers and method."""
-  rows_of = lambda *cell: [
-    r for r in rows if (r['workers'], r['method']) == cell
-  ]
+  runs = lambda *cell: [r for r in rows if (r['workers'], r['method']) == cell]
   return [
     {'workers': workers, 'method': method}
-    | _speed(rows_of(workers, method), rows_of(workers, DENSE))
+    | _speed(runs(workers, method), runs(workers, DENSE))
     for workers in figures.distinct(rows, 'workers')
     for method in figures.distinct(rows, 'method')
   ]

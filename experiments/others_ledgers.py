@@ -157,12 +157,12 @@ def verdict(rows: claim.Rows, **tables: claim.Rows) -> claim.Verdict:
   cases = [ranking(p, TRUE) == ranking(p, COUNTED) for p in sizes]
   known = [r[FACTOR] for r in rows if r[FACTOR]]
   free = sorted({r['method'] for r in rows if not r[COUNTED]})
-  factors = f'{min(known):.2f} to {max(known):.2f}'
+  span = f'{min(known):.2f} to {max(known):.2f}'
   return claim.Verdict(
     sum(cases),
     len(cases),
-    f'methods send {factors} times what is counted; {len(free)} count nothing',
-    f'Methods send {factors} times the bytes that the rule counts, the more the '
+    f'methods send {span} times what is counted; {len(free)} count nothing',
+    f'Methods send {span} times the bytes that the rule counts, the more the '
     'more workers where messages are gathered; methods whose messages go from '
     f'worker to worker ({", ".join(free)}) count nothing. To compare with a '
     'published number, multiply it by the factor of its method and number of '
@@ -179,13 +179,11 @@ def figure(rows: claim.Rows, **tables: claim.Rows) -> Figure:
   found = Figure(figsize=(8, 4), layout='constrained')
   axes = found.subplots()
   known = [row for row in rows if row[FACTOR]]
-  column = lambda name, key: [
-    row[key] for row in known if row['method'] == name
-  ]
+  pick = lambda name, key: [row[key] for row in known if row['method'] == name]
   figures.curves(
     axes,
     {
-      name: (column(name, 'workers'), column(name, FACTOR))
+      name: (pick(name, 'workers'), pick(name, FACTOR))
       for name in figures.distinct(known, 'method')
     },
   )

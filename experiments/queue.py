@@ -154,15 +154,15 @@ def status(
   for name in names:
     made = missing = done = 0
     hours = 0.0
-    group = [job for job in every_job if job.claim == name]
-    for job in group:
+    part = [job for job in every_job if job.claim == name]
+    for job in part:
       progress = study.replay(job.begin(), kept)
       left = _missing(progress)
       made, missing = made + len(progress.made), missing + left
       done += not left
       hours += left * study.seconds_of(progress.asked, kept) / 3600
     lines.append(
-      f'{name}: {done} of {len(group)} studies done, {made} runs made, at least '
+      f'{name}: {done} of {len(part)} studies done, {made} runs made, at least '
       f'{missing} missing, about {hours:.1f} hours left'
     )
   return lines

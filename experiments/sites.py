@@ -213,15 +213,15 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   marks = dict(zip(sorted(WORKERS), 'vos', strict=True))
   colors = colormaps['tab20'].colors
   for line, (name, split) in zip(panels, places, strict=False):
-    metric = margins.score_metric(name)
+    score = margins.score_metric(name)
     group = [r for r in rows if (r['workload'], r['split']) == (name, split)]
     for axes, x in zip(line, keys, strict=True):
       for row in group:
         color = colors[[*METHODS].index(row['method'])]
         mark = marks[row['workers']]
-        axes.plot(row[x], row[metric.column], mark, color=color)
-      axes.set(xlabel=x, ylabel=metric.column, xscale='log')
-      axes.yaxis.set_inverted(metric.sign < 0)  # Better is higher up.
+        axes.plot(row[x], row[score.column], mark, color=color)
+      axes.set(xlabel=x, ylabel=score.column, xscale='log')
+      axes.yaxis.set_inverted(score.sign < 0)  # Better is higher up.
     line[0].set_title(f'{name}, {split}')
   for method, color in zip(METHODS, colors, strict=False):
     panels[0][0].plot([], [], 'o', color=color, label=method)

@@ -179,7 +179,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     counts.append(f'{link} {len(fast)} of {len(group)}')
   fast = _faster(rows)
   sure = sum(is_faster(row, SPEED) is True for row in rows)
-  seconds, inside = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
+  seconds, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.make_verdict(
     [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
@@ -188,7 +188,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f'surely ({", ".join(counts)}); {seconds.count(None)} miss the target',
     f'{"; ".join(texts) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
-    f'{inside.count(False)} pairs the best learning rate is at the edge of those '
+    f'{edge.count(False)} pairs the best learning rate is at the edge of those '
     'tried.',
     training_claim.doubt(coverage) or doubt,
   )
@@ -197,11 +197,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 def _is_rare(rows: claim.Rows, workload: str) -> bool | None:
   """Whether less than half of the strategies are faster; None if the undecided
   ones could change the answer."""
-  faster = [
-    is_faster(row, SPEED) for row in rows if row['workload'] == workload
-  ]
-  least, half = faster.count(True), len(faster) / 2
-  most = len(faster) - faster.count(False)
+  fast = [is_faster(row, SPEED) for row in rows if row['workload'] == workload]
+  least, half = fast.count(True), len(fast) / 2
+  most = len(fast) - fast.count(False)
   return None if least < half <= most else most < half
 
 

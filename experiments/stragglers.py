@@ -99,15 +99,10 @@ def studies(scale: str) -> training_claim.Studies:
 
 
 def _study(name: str, scale: str) -> study.Study:
-  strategy, mode, options = METHODS[name]
+  strategy, mode, args = METHODS[name]
   rate = RATE / P if name in SUMS else RATE
   config = lambda scenario: virtual_time.config(
-    strategy,
-    P,
-    scale,
-    {**CLUSTER, **mode, **SCENARIOS[scenario]},
-    rate,
-    **options,
+    strategy, P, scale, {**CLUSTER, **mode, **SCENARIOS[scenario]}, rate, **args
   )
   baseline = yield from virtual_time.tuned(config('baseline'), scale)
   runs = {'baseline': baseline.runs}

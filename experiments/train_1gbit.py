@@ -152,7 +152,7 @@ def steps_to(run: Result) -> float | None:
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges each rate: the fastest must send less and beat all-reduce by 1.1."""
-  texts, cases, never = [], [], set()
+  parts, cases, never = [], [], set()
   for rate in figures.distinct(rows, 'rate'):
     at_rate = [row for row in rows if row['rate'] == rate]
     reached = [row for row in at_rate if row[SECONDS]]
@@ -172,17 +172,15 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     names = ' and '.join(row['strategy'] for row in first)
     speeds = [{'speed': dense[SECONDS] / row[SECONDS]} for row in first]
     share = [{'share': row[WIRE] / dense[WIRE]} for row in first]
-    texts.append(
+    parts.append(
       f'{rate}: {names}, {claim.span(speeds, "speed")} times as fast, '
       f'{claim.span(share, "share")} of the bytes'
     )
-  summary = '; '.join(texts) or 'nothing yet'
-  ours = f'against all_reduce: {summary}'
+  text = '; '.join(parts) or 'nothing yet'
+  ours = f'against all_reduce: {text}'
   missed = f' Not at the target: {", ".join(sorted(never))}.' if never else ''
-  sentence = f'To {TARGET:.2f} held out, {ours}.{missed}'
-  return claim.make_verdict(
-    cases, ours, sentence, training_claim.doubt(coverage)
-  )
+  full = f'To {TARGET:.2f} held out, {ours}.{missed}'
+  return claim.make_verdict(cases, ours, full, training_claim.doubt(coverage))
 
 
 def _is_as_fast(row: dict[str, Any], best: dict[str, Any]) -> bool:

@@ -50,17 +50,17 @@ def gain(
     The columns `gain over OTHER`, its standard error, and its unit; gain and
     error are None if `theirs` is None.
   """
-  metric = score_metric(workload)
+  score = score_metric(workload)
   change, error = (
-    seed_statistics.difference(mine, theirs, metric.column)
+    seed_statistics.difference(mine, theirs, score.column)
     if theirs
     else (None, None)
   )
   column = f'gain over {other}'
   return {
-    column: None if change is None else metric.sign * change,
+    column: None if change is None else score.sign * change,
     f'{column}{ERROR}': error,
-    UNIT: metric.unit,
+    UNIT: score.unit,
   }
 
 
@@ -104,11 +104,11 @@ def span(rows: claim.Rows, over: str) -> str:
   """Formats the least and the largest known gain over another, by unit."""
   column = f'gain over {over}'
   known = [row for row in rows if seed_statistics.known(row[column])]
-  of_unit = lambda metric: [row for row in known if row[UNIT] == metric.unit]
+  of_unit = lambda score: [row for row in known if row[UNIT] == score.unit]
   return ', '.join(
-    f'{claim.span(of_unit(metric), column, f"+.{metric.digits}f")} {metric.unit}'
-    for metric in (POINTS, NATS)
-    if of_unit(metric)
+    f'{claim.span(of_unit(score), column, f"+.{score.digits}f")} {score.unit}'
+    for score in (POINTS, NATS)
+    if of_unit(score)
   )
 
 

@@ -143,16 +143,9 @@ def train_synchronous(
     values = config.to_dict(), str(trace), gradient_s, target
     spec.write_bytes(pickle.dumps(values))  # JSON would lose tuples.
     address = f'127.0.0.1:{launcher.free_port()}'
-    command = [
-      sys.executable,
-      '-u',
-      '-m',
-      PROCESS,
-      address,
-      str(config.workers),
-    ]
+    words = [sys.executable, '-u', '-m', PROCESS, address, str(config.workers)]
     code = launcher.run(
-      [*command, str(i), str(spec), str(out)] for i in range(config.workers)
+      [*words, str(i), str(spec), str(out)] for i in range(config.workers)
     )
     if code:
       raise UserError(f'A training ended with exit code {code}; see above.')
@@ -166,10 +159,8 @@ def timed_exchange(
   see it, and the mean seconds of computing, sleep included, over `asked_s`,
   the mean of the trace."""
   end = train_asynchronous(config, machines(trace))[-1]
-  total_s = config.steps * config.workers * asked_s
-  return sum(end.transfer_s) / max(1, end.exchanges), sum(
-    end.compute_s
-  ) / total_s
+  total = config.steps * config.workers * asked_s
+  return sum(end.transfer_s) / max(1, end.exchanges), sum(end.compute_s) / total
 
 
 def synchronous_exchange_s(

@@ -136,15 +136,13 @@ def evidence(
   if whole:
     rows = [r for r in rows if is_complete(coverage, r['workload'])] or rows
   names = figures.distinct([row for row in rows if row['seeds']], 'workload')
-  used = [row for row in coverage if row['workload'] in names] or coverage
-  networks = [row['network'] for row in used]
-  if len(used) > NAMED:
-    networks = [f'{len(used)} workloads, see the table']
-  elif len(used) > 1:  # Their sizes are in the table.
+  of = [row for row in coverage if row['workload'] in names] or coverage
+  networks = [row['network'] for row in of]
+  if len(of) > NAMED:
+    networks = [f'{len(of)} workloads, see the table']
+  elif len(of) > 1:  # Their sizes are in the table.
     networks = [re.sub(r' \(.*?\)|,.*', '', name) for name in networks]
-  steps, examples = (
-    _range(used, name) for name in ('steps', 'examples a step')
-  )
+  steps, examples = (_range(of, name) for name in ('steps', 'examples a step'))
   length = f'{steps} steps of {examples} examples'
   return ', '.join(networks), length, *seed_statistics.counts(rows)
 
