@@ -48,13 +48,13 @@ def by_compiler(width: int) -> dict[str, float]:
   program = run.lower(worker, step=jax.ShapeDtypeStruct((), 'i4')).compile()
   analysis = program.memory_analysis()
   held = analysis.argument_size_in_bytes
-  made = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+  new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
   unit = 4 * WORKERS * 10 * width**2
   return {
     'held': held / unit,
-    'made': made / unit,
+    'made': new / unit,
     'on the way': analysis.temp_size_in_bytes / unit,
-    'peak': (held + made + analysis.temp_size_in_bytes) / unit,
+    'peak': (held + new + analysis.temp_size_in_bytes) / unit,
   }
 
 

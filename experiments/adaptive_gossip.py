@@ -107,8 +107,8 @@ def _row(
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   lookup = lambda scope, other: found.get((name, workers, scope, other))
   gossip = lookup('local', 'gossip')
-  base = seed_statistics.row({}, gossip) | _of_all(gossip) if gossip else {}
-  row |= _of_all(found[cell])
+  base = seed_statistics.row({}, gossip) | _all_bytes(gossip) if gossip else {}
+  row |= _all_bytes(found[cell])
   share = lambda column: row[column] / base.get(column, math.nan)
   row |= {
     TRAFFIC: 100 * (1 - share(ALL)),
@@ -129,7 +129,7 @@ def _row(
   return row
 
 
-def _of_all(trained: best_rate.Tuned) -> dict[str, float]:
+def _all_bytes(trained: best_rate.Tuned) -> dict[str, float]:
   return {ALL: seed_statistics.mean_of_known(map(bytes_of_all, trained.runs))}
 
 
@@ -148,7 +148,7 @@ def verdict(
     f'{claim.span(equal, TRAFFIC, ".0f")} % less traffic at '
     f'{_against(equal, "gossip")} points against gossip, '
     f'{_against(equal, FIXED)} against a fixed period at equal bytes'
-    f'{_bettered(_of_equal_bytes(drift))}',
+    f'{_on_exponential(_of_equal_bytes(drift))}',
     ' '.join(
       _sentence(row) for row in [*judged, *drift, *local] if known(row[TRAFFIC])
     )
@@ -166,7 +166,7 @@ def _against(rows: claim.Rows, other: str) -> str:
   return claim.span(rows, f'points over {other}', '+.2f')
 
 
-def _bettered(rows: claim.Rows) -> str:
+def _on_exponential(rows: claim.Rows) -> str:
   gossip, fixed = (
     _against(rows, other) for other in ('gossip', FIXED_EXPONENTIAL)
   )

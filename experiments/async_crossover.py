@@ -168,7 +168,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.make_verdict(
     cases,
     f'leads that end at 16 to 64 workers: {sum(map(bool, cases))} of {done} '
-    f'decided; {_first_at_32(rows)}'
+    f'decided; {_fastest_at_32(rows)}'
     if done
     else _so_far(rows),
     f'{"; ".join(texts) or "Nothing is trained yet"}.',
@@ -186,7 +186,7 @@ def _so_far(rows: claim.Rows) -> str:
   )
 
 
-def _first_at_32(rows: claim.Rows) -> str:
+def _fastest_at_32(rows: claim.Rows) -> str:
   """Names the fastest asynchronous method at P = 32; its speed at each P."""
   known = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
   at_32 = {row['method']: row[SPEED] for row in known if row['workers'] == 32}

@@ -136,11 +136,11 @@ def verdict(
   """Judges whether a tenth of the bytes is enough, and tells each front."""
   cases, texts, short = [], [], []
   for name in figures.distinct(rows, 'workload'):
-    mine = [row for row in rows if row['workload'] == name]
-    best = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
+    part = [row for row in rows if row['workload'] == name]
+    best = sorted((r for r in part if r[FRONT]), key=lambda row: row[PATH])
     if not best:
       continue
-    cheap = front.cheap(mine)
+    cheap = front.cheap(part)
     as_good = lambda row, n=len(cheap): margins.is_as_good(row, DENSE, tests=n)
     tried = [row for row in candidates if row['workload'] == name]
     good = [row['strategy'] for row in tried if as_good(row)]
@@ -156,7 +156,7 @@ def verdict(
     names = names if complete else 'not known yet'
     shown = ', '.join(good) or ('none' if enough is False else 'undecided')
     texts.append(
-      f'On {name}, of {len(mine)} strategies, these are on the front, from the '
+      f'On {name}, of {len(part)} strategies, these are on the front, from the '
       f'fewest bytes to the most: {names}. As good as all-reduce with a tenth '
       f'of its bytes: {shown}.'
     )

@@ -207,11 +207,11 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(9, 3.5), layout='constrained')
   panels = found.subplots(1, len(rates), squeeze=False)[0]
   for axes, rate in zip(panels, rates, strict=True):
-    mine = [row for row in rows if row['rate'] == rate and row[SECONDS]]
+    group = [row for row in rows if row['rate'] == rate and row[SECONDS]]
     axes.bar(
-      [row['strategy'] for row in mine],
-      [row[SECONDS] for row in mine],
-      yerr=[row[f'{SECONDS}{ERROR}'] or math.nan for row in mine],
+      [row['strategy'] for row in group],
+      [row[SECONDS] for row in group],
+      yerr=[row[f'{SECONDS}{ERROR}'] or math.nan for row in group],
     )
     label = f'{SECONDS} {TARGET:.2f} held out\n(bars: standard error)'
     axes.set(title=rate, ylabel=label)

@@ -79,9 +79,9 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
   groups: dict[str, dict[str, dict[float, list[Line]]]] = {}
   for line in once_per_seed(lines):
     config = line['key'].get('config', {})
-    if not _counts(config, line, metric):
+    if not _is_comparable(config, line, metric):
       continue
-    group = _where(config)
+    group = _setting(config)
     strategy = json.dumps(config['strategy'])
     rates = groups.setdefault(group, {}).setdefault(strategy, {})
     rate = config['optimizer']['learning_rate']
@@ -90,10 +90,10 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
     best = [_best(rates, metric) for rates in settings.values()]
     dense = [r for r in best if _name(r) == DENSE and _bests(r, metric)]
     if dense:
-      yield from _beside(kind, metric, dense[0], best)
+      yield from _compared(kind, metric, dense[0], best)
 
 
-def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
+def _is_comparable(config: Mapping[str, Any], line: Line, metric: str) -> bool:
   """Whether a kept result is a lock-step training scored on test data; one that
   diverged counts without a score."""
   result = line['result']
@@ -105,7 +105,7 @@ def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
   )
 
 
-def _where(config: Mapping[str, Any]) -> str:
+def _setting(config: Mapping[str, Any]) -> str:
   """Returns, as JSON, the settings that runs of one comparison share."""
   keys = ('task', 'split', 'workers', 'steps', 'batch_size')
   shared = [config.get(key) for key in keys]
@@ -151,7 +151,7 @@ def _name(runs: list[Line]) -> str:
   return runs[0]['key']['config']['strategy']['name']
 
 
-def _beside(
+def _compared(
   kind: str, metric: str, dense: list[Line], best: list[list[Line]]
 ) -> Iterator[dict[str, Any]]:
   for runs in best:

@@ -166,11 +166,11 @@ def timed_exchange(
 def synchronous_exchange_s(
   config: ConfigDict, trace: pathlib.Path, gradient_s: float
 ) -> float:
-  """Mean seconds that a step takes beyond its slowest gradient; see `waiting`.
+  """Mean seconds that a step takes beyond its slowest gradient.
 
   Args:
     config: the config, with a record at its end only.
-    trace, gradient_s: see `waiting`.
+    trace, gradient_s: see `train_synchronous`.
   """
   slowest = np.loadtxt(trace)[1 : config.steps].max(axis=1).mean()
   (end,) = train_synchronous(config, trace, gradient_s, target=2.0)

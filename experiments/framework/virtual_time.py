@@ -102,7 +102,7 @@ def best_rate_columns(tuned: best_rate.Tuned) -> dict[str, Any]:
   """Returns columns of the best rate, and of the seconds to the target at every
   rate, with the seed by which rates are compared."""
 
-  def took(score: float | None) -> str:
+  def text(score: float | None) -> str:
     if score is None:
       return 'diverged'
     return f'{-score:.4g} s' if score > 1 - MISSED else 'not reached'
@@ -111,7 +111,7 @@ def best_rate_columns(tuned: best_rate.Tuned) -> dict[str, Any]:
     'learning rate': tuned.rate,
     seed_statistics.INSIDE: tuned.inside,
     'virtual time by rate': '; '.join(
-      f'{rate:.3g}: {took(score)}' for rate, score in tuned.curve.items()
+      f'{rate:.3g}: {text(score)}' for rate, score in tuned.curve.items()
     ),
   }
 

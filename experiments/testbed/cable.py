@@ -110,14 +110,14 @@ def _start(space: str, *command: str) -> None:
   words = ['ip', 'netns', 'exec', space, 'nice', '-n', '-19', *command]
   done = subprocess.run(words, capture_output=True, text=True)
   if done.returncode:
-    raise _failed(f'`{command[0]}` said: {done.stderr.strip()}')
+    raise _start_error(f'`{command[0]}` said: {done.stderr.strip()}')
 
 
 def _await(path: pathlib.Path) -> None:
   deadline = time.monotonic() + _START_S
   while not path.exists():
     if time.monotonic() > deadline:
-      raise _failed(f'there is no {path} after {_START_S:g} s')
+      raise _start_error(f'there is no {path} after {_START_S:g} s')
     time.sleep(0.01)
 
 
@@ -127,11 +127,11 @@ def _to_host(space: str) -> None:
 
   with NetNS(space, flags=0) as within, open('/proc/self/ns/net') as here:
     if not (found := within.link_lookup(ifname=space)):
-      raise _failed('it made no TAP device')
+      raise _start_error('it made no TAP device')
     within.link('set', index=found[0], net_ns_fd=here.fileno())
 
 
-def _failed(reason: str) -> UserError:
+def _start_error(reason: str) -> UserError:
   return UserError(
     f'--delay: vde2 did not start ({reason}); leave --delay out.'
   )

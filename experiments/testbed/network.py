@@ -34,7 +34,7 @@ INTERFACE = 'eth0'  # A worker's link inside its namespace.
 # Held as long as a testbed lives, and freed when it is killed: what has its
 # names while the lock is free was left behind.
 LOCK = pathlib.Path('/run/gossipjax-testbed.lock')
-_RUNS = 'Another testbed runs on this machine; wait for its end, or stop it.'
+_BUSY = 'Another testbed runs on this machine; wait for its end, or stop it.'
 _REFUSED = (
   'This kernel did not make the network ({error}); a container needs '
   'CAP_SYS_ADMIN and CAP_NET_ADMIN.'
@@ -114,7 +114,7 @@ def _alone() -> Iterator[None]:
     with FileLock(LOCK, timeout=0):
       yield
   except Timeout as error:
-    raise UserError(_RUNS) from error
+    raise UserError(_BUSY) from error
 
 
 def _clear() -> list[str]:

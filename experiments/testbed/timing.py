@@ -108,7 +108,7 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   return Timing(
     what,
     numbers,
-    *_slowest(*seconds.values(), _selecting(program, together)),
+    *_slowest(*seconds.values(), _selection_s(program, together)),
     *(
       int(np.asarray(getattr(traffic, name)).max())
       for name in ('bytes', 'rounds', 'path_bytes')
@@ -116,7 +116,7 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   )
 
 
-def _selecting(program: Any, call: Callable[[], Any]) -> float:
+def _selection_s(program: Any, call: Callable[[], Any]) -> float:
   """Seconds of those instructions of the program that select entries."""
   stages = stage_times.describe(program, call).stages
   names = {name for name, stage in stages.items() if stage == 'select'}
