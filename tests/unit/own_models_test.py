@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import gossipjax as gj
+from gossipjax import executors
 from gossipjax.comparison import one_training
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
@@ -342,9 +343,17 @@ def test_a_wrong_argument_of_a_strategy_ends_with_a_message(make, words):
 
 
 def test_a_strategy_in_python_takes_part_names_and_numpy_numbers():
-  found = gj.gossip(topology='ring', period=np.int64(1))
-  assert type(found) is type(gj.gossip(topology=gj.ring))
-  jax.eval_shape(found.parameters.init, jnp.zeros(3))
+  by_name = gj.gossip(topology='ring', period=np.int64(1))
+  by_value = gj.gossip(topology=gj.ring, period=1)
+  tree = jnp.arange(12.0).reshape(4, 3)
+
+  def exchanged(strategy):
+    mean = executors.on_one_device(strategy.parameters.update)
+    state = jax.vmap(strategy.parameters.init)(tree)
+    return mean(tree, state, step=jnp.int32(0))[0]
+
+  np.testing.assert_array_equal(exchanged(by_name), exchanged(by_value))
+  assert np.ptp(exchanged(by_name)) < np.ptp(tree)
   assert gj.topk(density=np.float32(0.5))
 
 
