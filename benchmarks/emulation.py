@@ -139,7 +139,7 @@ def exo_gym() -> float:
   def seconds(steps: int) -> float:
     spec = OptimSpec(torch.optim.SGD, lr=RATE)
     began = time.perf_counter()
-    Trainer(Classifier(), Pictures(), Pictures(), device='cpu').fit(
+    Trainer(Classifier(), Images(), Images(), device='cpu').fit(
       num_epochs=99,
       strategy=SimpleReduceStrategy(spec),
       num_nodes=NODES,
@@ -156,7 +156,7 @@ def exo_gym() -> float:
   return NODES * EXAMPLES * (many - few) / (seconds(many) - seconds(few))
 
 
-class Pictures(torch.utils.data.Dataset):
+class Images(torch.utils.data.Dataset):
   """Noise of Fashion-MNIST's size, in memory."""
 
   def __init__(self):

@@ -7,7 +7,7 @@ it there and back, two copies; a worker that reads another worker's model gets
 it, one copy. A copy is a call of another process that returns the array, and
 copying the array out of the store. The second ratio is a worker's step without
 an exchange, over the same gradient and update in a plain loop of one process:
-of that model, and of a CNN on pictures, whose gradient takes longer.
+of that model, and of a CNN on images, whose gradient takes longer.
 """
 
 import statistics

@@ -30,7 +30,7 @@ from gossipjax.local_step import make_worker
 from gossipjax.traffic import pack_traffic
 
 WORKERS, BATCH, RATE, MOMENTUM, DECAY = 8, 16, 0.05, 0.9, 5e-4
-TASKS = {  # A model, the shape of its pictures, steps in a turn.
+TASKS = {  # A model, the shape of its images, steps in a turn.
   'resnet8': ((32, 32, 3), 5),
   'mlp': ((8, 8, 1), 100),
 }

@@ -130,7 +130,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
     rows,
     NOTES,
     'CNN (220,234 parameters) on Fashion-MNIST, 4 processes of one thread',
-    f'{STEPS} steps of {real_time.BATCH} pictures',
+    f'{STEPS} steps of {real_time.BATCH} images',
     seeds,
   )
 

@@ -145,7 +145,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
     table,
     NOTES,
     'CNN (220,234 parameters) on Fashion-MNIST, 2 to 8 processes',
-    f'to {TARGET} held out, steps of {real_time.BATCH} pictures a worker',
+    f'to {TARGET} held out, steps of {real_time.BATCH} images a worker',
     seeds=1 if quick else SEEDS,
     tables={'runs': rows},
   )

@@ -189,12 +189,12 @@ def run(
       finding_files.write(folder, claim, found, took_s, QUICK.value)
     kept = finding_files.read(folder)
     finding_files.render(folder, kept)
-    picture = folder / 'figure.png'
-    picture.unlink(missing_ok=True)
+    image_file = folder / 'figure.png'
+    image_file.unlink(missing_ok=True)
     if kept.rows:
       chart = figure(kept.rows, **kept.tables)
       figures.units_of_axes(chart)
-      chart.savefig(picture, dpi=110)
+      chart.savefig(image_file, dpi=110)
     print(f'{kept.verdict}. {kept.ours}')
 
   app.run(console.guarded(main, again=None), flags_parser=command_line.parse)

@@ -56,7 +56,7 @@ def config(
 
   Args:
     strategy: its name.
-    workers: number of workers, each with BATCH pictures per step.
+    workers: number of workers, each with BATCH images per step.
     steps: largest number of steps.
     evaluations: number of evaluations within these steps.
     seed: of all that is random.

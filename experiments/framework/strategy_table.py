@@ -41,7 +41,7 @@ class Sent(NamedTuple):
 
 
 def measure(name: str) -> Sent:
-  """Measures a strategy at its defaults, on the CNN for 28x28 pictures with
+  """Measures a strategy at its defaults, on the CNN for 28x28 images with
   random gradients."""
   settings = resolve.strategy_config(name)
   shapes = jax.eval_shape(

@@ -1,8 +1,8 @@
 """Trainings in virtual time, judged by the seconds to a target.
 
-The CNN of the workload `fashion` trains with 16 pictures per worker and step at
+The CNN of the workload `fashion` trains with 16 images per worker and step at
 a constant learning rate, so that more workers do more in the same time. 3,000
-pictures of the training set are held out. Rates are chosen with a seed that is
+images of the training set are held out. Rates are chosen with a seed that is
 not scored.
 """
 
@@ -26,7 +26,7 @@ from gossipjax.results.standard_error import standard_error
 
 WORKLOAD = 'fashion-virtual'
 PARAMETERS = 220_234
-PICTURES, BATCH, EPOCHS = 57_000, 16, 6
+EXAMPLES, BATCH, EPOCHS = 57_000, 16, 6
 TARGET = 0.88
 ASYNCHRONOUS = {'asynchronous': True}
 SYNCHRONOUS = {'asynchronous': False}
@@ -59,7 +59,7 @@ def config(
   """
   quick = scale == 'quick'
   found = defaults.get_config()
-  steps = 6 if quick else EPOCHS * PICTURES // (BATCH * workers)
+  steps = 6 if quick else EPOCHS * EXAMPLES // (BATCH * workers)
   found.update(
     workers=workers,
     steps=steps,

@@ -23,7 +23,7 @@ SCORED = 10  # Held-out evaluations of a run.
 
 # As in fast recipes for CIFAR-10 (Jordan 2024, arXiv:2404.00498): whitened
 # patches, smoothed labels, flips.
-PICTURES = {'name': 'cifar10', 'augment': True, 'whiten': True}
+CIFAR = {'name': 'cifar10', 'augment': True, 'whiten': True}
 WORKLOADS = {
   'fashion': Workload(
     'CNN (220,234 parameters) on Fashion-MNIST, 10 epochs',
@@ -36,11 +36,11 @@ WORKLOADS = {
     },
     'test_accuracy',
     0.92,
-    '92.3 % measured after 10 epochs, 8 workers with 16 pictures',
+    '92.3 % measured after 10 epochs, 8 workers with 16 images',
   ),
   'cifar': Workload(
     'six wide convolutions (0.29 M parameters) on CIFAR-10, 8 epochs',
-    {**PICTURES, 'model': 'shallow', 'width': 32, 'smoothing': 0.1},
+    {**CIFAR, 'model': 'shallow', 'width': 32, 'smoothing': 0.1},
     {**SGD, 'weight_decay': 5e-4},
     {
       'cpu': Size(3200, 128, 0.1),
@@ -55,7 +55,7 @@ WORKLOADS = {
   'cifar-vgg': Workload(
     'VGG of six convolutions and two dense layers (0.33 M parameters) on '
     'CIFAR-10, 8 epochs',
-    {**PICTURES, 'model': 'vgg8', 'width': 24, 'smoothing': 0.1},
+    {**CIFAR, 'model': 'vgg8', 'width': 24, 'smoothing': 0.1},
     {**SGD, 'weight_decay': 5e-4},
     {
       'cpu': Size(3200, 128, 0.1),

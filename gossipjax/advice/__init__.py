@@ -15,7 +15,7 @@ choice               chooses the strategy to use
 recommendation       the recommendation and its reasons, in words
 tuned                writes the best pilots as a config
 forecast             seconds per step of a strategy on any link
-bandwidth_figure     seconds per step against bandwidth, as a picture
+bandwidth_figure     seconds per step against bandwidth, as a figure
 step_cost            measures what one step costs a worker on this machine
 step_traffic         the traffic of each step of a strategy, for any size
 periods              the periods of a strategy, and its one-time steps

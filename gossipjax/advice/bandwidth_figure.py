@@ -19,7 +19,7 @@ def check(out: str) -> None:
   """Rejects an output file that cannot be drawn, before anything is measured.
 
   Raises:
-    UserError: its suffix is not a picture format, or its folder does not exist.
+    UserError: its suffix is not an image format, or its folder does not exist.
   """
   path = pathlib.Path(out)
   kinds = [f'.{kind}' for kind in FigureCanvasBase.get_supported_filetypes()]

@@ -82,7 +82,7 @@ def define_flags() -> None:
   flags.DEFINE_bool('tune', False, 'Leave tuned.py, a config for `run`.')
   flags.DEFINE_bool('table', False, 'Show the seconds of a step.')
   flags.DEFINE_bool('plot', False, 'Draw seconds per step against bandwidth.')
-  flags.DEFINE_string('out', 'advice.png', 'The picture of --plot.')
+  flags.DEFINE_string('out', 'advice.png', 'The figure of --plot.')
 
 
 def main(

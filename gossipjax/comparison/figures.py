@@ -1,4 +1,4 @@
-"""The pictures of a comparison: a score against seconds, bytes and steps."""
+"""The figures of a comparison: a score against seconds, bytes and steps."""
 
 import math
 import pathlib
@@ -16,7 +16,7 @@ from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
 LINEAR = ('step',)  # Costs whose axis is not logarithmic.
-LEGEND_ROWS = 18  # Names that fit beside a picture 4 inches high.
+LEGEND_ROWS = 18  # Names that fit beside a figure 4 inches high.
 
 UNITS = {'total_s': 's', 'bytes_sent': 'B'}
 

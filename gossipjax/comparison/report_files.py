@@ -1,4 +1,4 @@
-"""Writes what a person reads of a comparison: Markdown, pictures, HTML.
+"""Writes what a person reads of a comparison: Markdown, figures, HTML.
 
 All of it is made from what results/reader.py returns, so that it can be written
 again at any time, also while the comparison is running.
@@ -33,7 +33,7 @@ def write_table(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def write(folder: pathlib.Path) -> dict[str, Any]:
-  """Writes comparison.md, the pictures and report.html of a workdir.
+  """Writes comparison.md, the figures and report.html of a workdir.
 
   Args:
     folder: of a comparison that has a finished run.

@@ -12,7 +12,7 @@ from gossipjax.results.timeline_file import Span
 
 COLORS = {'compute': 'C0', 'wait': '0.85', 'transfer': 'C1'}
 MOST_WORKERS = 16  # Bars of a panel.
-STEPS = 20  # Gradients of the fastest worker that a picture shows.
+STEPS = 20  # Gradients of the fastest worker that a figure shows.
 
 
 def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:

@@ -1,6 +1,6 @@
 """The standard CIFAR augmentation: pad, crop at random, flip half of them.
 
-On a CPU it takes 0.12 ms for 128 pictures; taking rows and columns by index
+On a CPU it takes 0.12 ms for 128 images; taking rows and columns by index
 takes 0.21 ms, one-hot matrix products 0.57 ms and jnp.roll 1.0 ms.
 
 He et al., 2015. arXiv:1512.03385, section 4.2
@@ -15,12 +15,12 @@ PAD = 4
 def crop_and_flip(
   images: jax.Array, key: jax.Array, pad: int = PAD
 ) -> jax.Array:
-  """Moves every picture by up to `pad` pixels and mirrors half of them.
+  """Moves every image by up to `pad` pixels and mirrors half of them.
 
   Args:
     images: [n, height, width, channels], of any dtype.
     key: of the offsets and flips.
-    pad: zeros (black) around a picture before it is cropped.
+    pad: zeros (black) around an image before it is cropped.
 
   Returns:
     The same shape and dtype.

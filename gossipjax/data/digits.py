@@ -1,6 +1,6 @@
 """Handwritten digits of 8x8 pixels: real data that needs no download.
 
-1,797 pictures of UCI's optical recognition data set, which scikit-learn
+1,797 images of UCI's optical recognition data set, which scikit-learn
 contains. Alpaydin and Kaynak, 1998. archive.ics.uci.edu/dataset/80
 """
 

@@ -1,4 +1,4 @@
-"""Picture data sets by name, with their classes and normalisation."""
+"""Image data sets by name, with their classes and normalisation."""
 
 import functools
 from pathlib import Path
@@ -31,7 +31,7 @@ class Images(NamedTuple):
   std: tuple[float, ...]
 
 
-# (classes, white, mean, std), computed from the training pictures (CIFAR-100:
+# (classes, white, mean, std), computed from the training images (CIFAR-100:
 # as published).
 CHANNELS = {
   'digits': (10, 16, (0.30511,), (0.37503,)),
@@ -107,7 +107,7 @@ def _from_cifar(
     if np.any(np.bincount(labels, minlength=classes) != total // classes):
       raise UserError(
         f'{str(place)!r} holds no complete CIFAR-{classes}: there '
-        f'are not {total // classes} pictures of every class; '
+        f'are not {total // classes} images of every class; '
         f'{files.REPLACE}'
       )
   return (x, y), test

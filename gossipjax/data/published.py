@@ -1,4 +1,4 @@
-"""Where picture data sets are published, with the SHA-256 of every file."""
+"""Where image data sets are published, with the SHA-256 of every file."""
 
 from gossipjax.data import files
 

@@ -14,7 +14,7 @@ import numpy as np
 from gossipjax.errors import UserError, nearest, require
 
 Tree = Any
-PICTURES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
+SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
 
 
 class Source(abc.ABC):
@@ -36,40 +36,40 @@ class Source(abc.ABC):
 
 
 class ImageFolder(Source):
-  """Pictures of a folder with a subfolder for each class, as ImageNet has it.
+  """Images of a folder with a subfolder for each class, as ImageNet has it.
 
-  An example is (uint8[size, size, 3], int32[] class): the middle of a picture
+  An example is (uint8[size, size, 3], int32[] class): the middle of an image
   scaled so that its shorter side is `size`. Classes are names of subfolders
-  in alphabetical order; pictures are in a random order that is always the same.
+  in alphabetical order; images are in a random order that is always the same.
 
   Args:
     folder: with a subfolder for each class.
     size: height and width of an example, in pixels.
 
   Raises:
-    UserError: there is no picture, or Pillow is not installed.
+    UserError: there is no image, or Pillow is not installed.
   """
 
   def __init__(self, folder: str | pathlib.Path, size: int):
     require('data')
     root = pathlib.Path(folder)
     self.classes = sorted(p.name for p in root.glob('[!.]*') if p.is_dir())
-    pictures = [
+    images = [
       (path, i)
       for i, name in enumerate(self.classes)
       for path in sorted((root / name).rglob('*'))
-      if path.suffix.lower() in PICTURES
+      if path.suffix.lower() in SUFFIXES
     ]
-    if not pictures:
+    if not images:
       raise UserError(
-        f'{root} has no pictures; it takes a subfolder for each class, with '
-        f'files of {", ".join(PICTURES)}.'
+        f'{root} has no images; it takes a subfolder for each class, with '
+        f'files of {", ".join(SUFFIXES)}.'
       )
     # Shuffled: the last may be held out for validation and need all classes.
-    order = np.random.default_rng(0).permutation(len(pictures))
-    pictures = [pictures[i] for i in order]
-    self._paths = [path for path, _ in pictures]
-    self.labels = np.array([i for _, i in pictures], np.int32)
+    order = np.random.default_rng(0).permutation(len(images))
+    images = [images[i] for i in order]
+    self._paths = [path for path, _ in images]
+    self.labels = np.array([i for _, i in images], np.int32)
     self._size = size
 
   def __len__(self) -> int:
@@ -79,12 +79,12 @@ class ImageFolder(Source):
     from PIL import Image, ImageOps
 
     try:
-      with Image.open(path := self._paths[index]) as picture:
-        if picture.mode[0] in 'IF':  # Else values above 255 become white.
+      with Image.open(path := self._paths[index]) as image:
+        if image.mode[0] in 'IF':  # Else values above 255 become white.
           raise UserError(
-            f'{path} has {picture.mode} pixels; save 8 bits per channel.'
+            f'{path} has {image.mode} pixels; save 8 bits per channel.'
           )
-        cut = ImageOps.fit(picture.convert('RGB'), (self._size, self._size))
+        cut = ImageOps.fit(image.convert('RGB'), (self._size, self._size))
     except (OSError, ValueError, SyntaxError) as error:
       raise UserError(f'{path} is damaged ({error}); remove it.') from error
     return np.asarray(cut, np.uint8), self.labels[index]

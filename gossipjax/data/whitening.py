@@ -1,4 +1,4 @@
-"""Patches of pictures in uncorrelated coordinates of variance one.
+"""Patches of images in uncorrelated coordinates of variance one.
 
 Jordan, 94% on CIFAR-10 in 3.29 seconds on a single GPU, 2024. arXiv:2404.00498,
 section 3.2. There whitening is the network's first layer, with fixed weights;
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 SIDE = 2
-SAMPLE = 5_000  # Pictures that the covariance is estimated on.
+SAMPLE = 5_000  # Images that the covariance is estimated on.
 LEAST = 5e-4  # Added to variances.
 
 

@@ -33,7 +33,7 @@ class VGG(nn.Module):
     side = 2 ** len(self.stages)
     if min(x.shape[1:3]) < side:
       raise UserError(
-        f'task.model: this VGG needs pictures of at least {side}x'
+        f'task.model: this VGG needs images of at least {side}x'
         f'{side}, got {x.shape[1]}x{x.shape[2]}; use cnn.'
       )
     for width, layers in self.stages:

@@ -7,7 +7,7 @@ data_checks  whether a loss is finite on examples that may be wrong
 gradient_check  whether a loss has a gradient at all
 user_functions  turns exceptions of a task's functions into UserErrors
 shares  distributes the examples of a task over the workers
-images  classification of pictures
+images  classification of images
 text    prediction of the next byte of a text
 linen_models  makes a task from an unchanged Linen model
 nnx_models    makes a task from an unchanged NNX model

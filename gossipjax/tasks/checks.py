@@ -21,7 +21,7 @@ def check(task: Task, batch_size: int) -> None:
     UserError: a function raises an exception, parameters are not floating
       point, the loss is not a scalar, the state changes its form, or scores are
       not a dict of numbers, the same for any number of examples; or folders of
-      pictures for training and testing have different classes.
+      images for training and testing have different classes.
   """
   _check_classes(task)
   params, state = _begin(task)
@@ -42,7 +42,7 @@ def _check_classes(task: Task) -> None:
   if None not in names and names[0] != names[1]:
     only = sorted({*names[0]} ^ {*names[1]})
     raise UserError(
-      'task.train and task.test number the subfolders of their pictures, which '
+      'task.train and task.test number the subfolders of their images, which '
       f'have to be the same; only one of them has {", ".join(only)}.'
     )
 

@@ -1,4 +1,4 @@
-"""Classification of pictures."""
+"""Classification of images."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from gossipjax import models
 from gossipjax.data import augment as augmentation
-from gossipjax.data import images as pictures
+from gossipjax.data import images as image_sets
 from gossipjax.data import whitening
 from gossipjax.tasks.task import (
   Task,
@@ -32,7 +32,7 @@ def images(
   smoothing: float = 0.0,
   data_dir: str | None = None,
 ) -> Task:
-  """Makes the task to classify pictures.
+  """Makes the task to classify images.
 
   Args:
     name: a data set of `data.images`.
@@ -43,7 +43,7 @@ def images(
   Raises:
     UserError: an argument is out of range, or a file is.
   """
-  data = pictures.load(name, data_dir)
+  data = image_sets.load(name, data_dir)
   net = models.make(model, data.classes, width=width, layers=layers)
 
   prepare = _preparation(data, whiten)
@@ -68,9 +68,9 @@ def images(
 
 
 def _preparation(
-  data: pictures.Images, whiten: bool
+  data: image_sets.Images, whiten: bool
 ) -> Callable[[jax.Array | np.ndarray], jax.Array]:
-  """Makes the function that prepares pictures for the network."""
+  """Makes the function that prepares images for the network."""
   if not whiten:
     return lambda x: _normalise(x, data)
   sample = data.train[0][: whitening.SAMPLE]
@@ -78,8 +78,8 @@ def _preparation(
   return lambda x: whitening.whiten(_normalise(x, data), filters)
 
 
-def _normalise(x: jax.Array | np.ndarray, data: pictures.Images) -> jax.Array:
-  """Zero mean, unit variance; pictures are kept as bytes to save memory."""
+def _normalise(x: jax.Array | np.ndarray, data: image_sets.Images) -> jax.Array:
+  """Zero mean, unit variance; images are kept as bytes to save memory."""
   mean = np.array(data.mean, np.float32).reshape(1, 1, 1, -1)
   std = np.array(data.std, np.float32).reshape(1, 1, 1, -1)
   scaled: Any = x.astype(jnp.float32) / data.white

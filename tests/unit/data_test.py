@@ -382,7 +382,7 @@ def test_an_incomplete_cifar_100_is_refused(tmp_path, monkeypatch):
   contents = {'train.bin': records(500, 100), 'test.bin': records(100, 100)}
   as_published(monkeypatch, contents)
   put(tmp_path, contents)
-  with pytest.raises(UserError, match='500 pictures of every class'):
+  with pytest.raises(UserError, match='500 images of every class'):
     images.load('cifar100', str(tmp_path))
 
 

@@ -153,7 +153,7 @@ def test_a_damaged_image_is_named_in_the_error(tmp_path):
   file = tmp_path / 'cat/0.png'
   image.new('RGB', (20, 20)).save(file)
   whole = file.read_bytes()
-  for damaged in (whole[:-30], b'no picture'):
+  for damaged in (whole[:-30], b'no image'):
     file.write_bytes(damaged)
     with pytest.raises(UserError, match=r'cat/0\.png is damaged'):
       gj.ImageFolder(tmp_path, size=2)[0]
