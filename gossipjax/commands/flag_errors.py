@@ -110,7 +110,7 @@ def of_words(
     if name == '--resume' and 'workdir' in flags.FLAGS:
       return (
         'There is no flag --resume; the same command with the same --workdir '
-        'goes on by itself.'
+        'continues without one.'
       )
     close = closest(name, _own_flags())
     hint = f'did you mean {close!r}?' if close else '--help lists all.'

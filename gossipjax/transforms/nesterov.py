@@ -51,7 +51,10 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
     UserError: `momentum` is outside its range.
   """
   if not 0 <= momentum < 1:
-    raise UserError(f'momentum must be at least 0 and below 1, got {momentum}.')
+    raise UserError(
+      'look_ahead is the momentum of the optimizer, at least 0 and below 1; '
+      f'got {momentum}.'
+    )
   if momentum == 0:
     return aggregator
 

@@ -210,4 +210,4 @@ def test_the_error_for_resume_says_that_the_command_goes_on_by_itself(
   monkeypatch.setattr(flag_errors.flags, 'FLAGS', found)
   error = flags.UnrecognizedFlagError('resume')
   message = flag_errors.of_words(error, ['--resume'])
-  assert message.endswith('the same --workdir goes on by itself.')
+  assert message.endswith('the same --workdir continues without one.')

@@ -465,8 +465,8 @@ def test_sixteen_repeated_draws_mix_about_as_fast_as_new_draws(n):
   [
     (lambda: pull_gossip.strategy(period=0), 'period'),
     (lambda: pull_gossip.strategy(pulls=0), 'pulls'),
-    (lambda: pull_gossip.strategy(look_ahead=1.0), 'momentum'),
-    (lambda: push_gossip.strategy(look_ahead=-0.1), 'momentum'),
+    (lambda: pull_gossip.strategy(look_ahead=1.0), 'look_ahead'),
+    (lambda: push_gossip.strategy(look_ahead=-0.1), 'look_ahead'),
     (lambda: push_sum.strategy(period=-3), 'period'),
     (lambda: pairwise_gossip.strategy(schedule=0), 'schedule'),
     (lambda: topology.random_targets(4, 4, schedule=0), 'schedule'),
