@@ -30,7 +30,7 @@ runtime_branches  which data-dependent branches a run took
 schedule          which collectives run while the program computes
 row               one row: ledger against compiled bytes, with the reason
 comparison        which control path agrees, and whether messages were masked
-influence           whether workers without a bill really affect no other worker
+influence         whether workers without a bill really affect no other worker
 """
 
 from gossipjax.audit.audited_steps import audit_steps

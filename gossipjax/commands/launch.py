@@ -5,9 +5,9 @@
 
 starts `python -m gossipjax run --distributed` four times, each with the words
 after `--`, and with four workers unless --config.workers is given. Each line of
-output begins with the number of its process. SIGINT, SIGTERM and SIGHUP are
-passed on: all processes stop after the same step, with a checkpoint. When one
-process dies or hangs, all end; when the launcher is killed, they stop, too.
+output begins with the number of its process. On SIGINT, SIGTERM or SIGHUP all
+processes stop after the same step, with a checkpoint. When one process dies or
+hangs, all end; when the launcher is killed, they stop, too.
 """
 
 import argparse

@@ -42,13 +42,14 @@ class CheckedSource(Source):
     with as_user_error(f'{self._name}: example {index}', files=True):
       example = jax.tree.map(np.asarray, self._source[index])
     shapes = [x.shape for x in jax.tree.leaves(example)]
-    form = jax.tree.structure(example), shapes
-    first, first_form = self._first = self._first or (index, form)
-    if form != first_form:
-      raise UserError(
-        f'{self._name}: example {index} has shapes {shapes}, example {first} '
-        f'has {first_form[1]}; all examples need the same ones.'
-      )
+    form = {'shapes': shapes, 'structure': jax.tree.structure(example)}
+    first, expected = self._first = self._first or (index, form)
+    for what, found in form.items():
+      if found != expected[what]:
+        raise UserError(
+          f'{self._name}: example {index} has {what} {found}, example {first} '
+          f'has {expected[what]}; all examples need the same {what}.'
+        )
     return example
 
 

@@ -1,8 +1,8 @@
 """Starts several processes on this host and ends them together.
 
 Their output is printed with the number of the process in front. SIGINT, SIGTERM
-and SIGHUP are passed on. All processes end when one of them fails or hangs, and
-when the launcher dies, see lifeline.py.
+and SIGHUP reach them as SIGTERM. All processes end when one of them fails or
+hangs, and when the launcher dies, see lifeline.py.
 """
 
 import contextlib
@@ -170,7 +170,7 @@ def _kill(process: subprocess.Popen) -> None:
 
 
 class _Signals:
-  """Passes the first signal on to all processes; a second one kills them."""
+  """Sends all processes SIGTERM at the first signal, SIGKILL at the second."""
 
   def __init__(self, running: Sequence[subprocess.Popen]):
     self.received, self._running = 0, running

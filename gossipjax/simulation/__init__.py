@@ -13,9 +13,9 @@ stacked_fleet   states of all workers in one stack
 one_worker      what a worker of a fleet computes
 separate_fleet  states of each worker in arrays of its own
 server_leaves   finds the leaves of a state that a server stores once
-round_runners         makes the runner of a run, which runs its rounds
+round_runners   makes the runner of a run, which runs its rounds
 goal            a held-out score at which training ends
 late_workers    checks that a strategy works with `cluster.first`
 simulate        trains in virtual time; yields records
-dry_run       traces a round before training, to find errors
+dry_run         traces a round before training, to find errors
 """

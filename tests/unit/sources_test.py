@@ -8,6 +8,7 @@ import pytest
 import gossipjax as gj
 from gossipjax.config import defaults
 from gossipjax.data import sources
+from gossipjax.data.examples import CheckedSource
 from gossipjax.errors import UserError
 from gossipjax.simulation import simulate
 from gossipjax.tasks import checks, data_checks
@@ -265,6 +266,13 @@ def test_an_example_of_another_shape_is_named_in_the_error():
   pytest.importorskip('grain')
   with pytest.raises(UserError, match=r'example 7 has shapes \[\(3,\), \(\)\]'):
     trained(Own(7, 3))
+
+
+def test_an_example_of_another_structure_is_named_in_the_error():
+  source = CheckedSource([(X[0], Y[0]), {'x': X[0], 'y': Y[0]}], 'train')
+  source[0]
+  with pytest.raises(UserError, match=r'example 1 has structure .*\*, \*'):
+    source[1]
 
 
 @pytest.mark.parametrize(
