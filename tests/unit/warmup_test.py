@@ -111,7 +111,7 @@ def test_a_config_names_a_warmup_and_none_is_the_default():
 
 
 @pytest.mark.parametrize(
-  ('given', 'remedy'),
+  'given, message',
   [
     ({'name': 'dgc'}, 'warmup.steps is missing'),
     ({'name': 'dgc', 'steps': 0}, 'at least 1, got 0'),

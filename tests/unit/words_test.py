@@ -11,7 +11,7 @@ from gossipjax.errors import UserError
 
 
 @pytest.mark.parametrize(
-  ('given', 'one'),
+  'given, expected',
   [
     ('--config my.py --workdir w', '--config=my.py --workdir w'),
     ('--config.steps 3 --resume', '--config.steps=3 --resume'),
