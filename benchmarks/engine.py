@@ -111,12 +111,12 @@ def step(crew: Crew, number: int) -> dict[str, float]:
 
 def alone_s(crew: Crew) -> float:
   """Measures the seconds of a step of worker 0, which trains for TRAIN_S and is
-  held before and after."""
+  paused before and after."""
   worker = crew.actors[WORKER, 0]
   ray.get(worker.news.remote())
-  crew.release()
+  crew.resume()
   time.sleep(TRAIN_S)
-  crew.hold()
+  crew.pause()
   entries, _ = ray.get(worker.news.remote())
   first, last = entries[0].spans[0], entries[-1].spans[-1]
   return (last[-1] - first[1]) / len(entries)
@@ -140,8 +140,8 @@ def main() -> None:
       settings = config('pull_gossip', 10**6, workers=1, task=task).to_dict()
       crew = crew_of(settings)
       ray.get(plain.prepare.remote(settings))
-      crew.go(time.time())
-      crew.hold()
+      crew.start_training(time.time())
+      crew.pause()
       pairs = [
         (alone_s(crew), ray.get(plain.steps.remote(STEPS)) / STEPS)
         for _ in range(TURNS + 1)

@@ -1,6 +1,6 @@
 """The claims, one file each; a file also computes the verdict on its claim.
 
-adaptive_gossip       gossip that sends after a change: traffic and accuracy
+adaptive_gossip       gossip that sends only after changes: traffic, accuracy
 adaptive_time         the same in virtual time, where no worker waits
 advice_quality        what it costs to follow the advice of `advise`
 async_measured        workers that do not wait: processes against virtual time

@@ -92,18 +92,20 @@ def found_in(records: list[Record]) -> dict[str, float | None]:
 
 def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   """Measures and predicts one method with one seed."""
-  setup, path = config(method, seed, quick), folder / 'trace.txt'
-  mean_s = trace(setup, path)
-  calm = setup.copy_and_resolve_references()
-  calm.steps = min(40, setup.steps)
+  settings, path = config(method, seed, quick), folder / 'trace.txt'
+  mean_s = trace(settings, path)
+  calm = settings.copy_and_resolve_references()
+  calm.steps = min(40, settings.steps)
   (took_s, overrun), busy = other_load.beside(
     lambda: real_time.timed_exchange(calm, path, mean_s)
   )
   rounds = 2 if method in ('server', 'EASGD') else 1
   link = {'latency_s': took_s / rounds, 'bytes_per_s': float('inf')}
-  train = lambda: found_in(real_time.train_asynchronous(setup, machines(path)))
+  train = lambda: found_in(
+    real_time.train_asynchronous(settings, machines(path))
+  )
   measured, others = other_load.beside(train)
-  predicted = found_in(real_time.predicted(setup, machines(path, **link)))
+  predicted = found_in(real_time.predicted(settings, machines(path, **link)))
   return {
     'method': method,
     'seed': seed,

@@ -68,8 +68,8 @@ def config(method: str, workers: int, seed: int, quick: bool) -> ConfigDict:
 @functools.cache
 def gradient_s(quick: bool) -> float:
   """Median seconds of computing a gradient; processes sleep the rest."""
-  setup = config(DENSE, WORKERS[0], 0, quick)
-  seconds = real_time.gradients_s(setup, METHODS['pull-gossip'][0], 50)
+  settings = config(DENSE, WORKERS[0], 0, quick)
+  seconds = real_time.gradients_s(settings, METHODS['pull-gossip'][0], 50)
   return statistics.median(seconds)
 
 
@@ -96,7 +96,7 @@ def row(
 ) -> dict[str, Any]:
   """Measures and predicts one method, number of workers and seed."""
   method, workers, seed = cell
-  setup, path = config(*cell, quick), folder / 'trace.txt'
+  settings, path = config(*cell, quick), folder / 'trace.txt'
   rounds = METHODS[method][1]
   exchange = functools.partial(timed, method, workers, quick, folder)
   (took_s, overrun), busy = store.get_or_compute(
@@ -104,18 +104,18 @@ def row(
     {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
     lambda: other_load.beside(exchange),
   )
-  real_time.write_trace(path, setup, STEP_S, SPREAD)
+  real_time.write_trace(path, settings, STEP_S, SPREAD)
   link = {'latency_s': took_s / rounds(workers), 'bytes_per_s': float('inf')}
   options = {'asynchronous': method != DENSE, 'target_accuracy': TARGET}
   cluster = functools.partial(real_time.machines, path, **options)
   measured, others = other_load.beside(
     lambda: (
-      real_time.train_synchronous(setup, path, gradient_s(quick), TARGET)
+      real_time.train_synchronous(settings, path, gradient_s(quick), TARGET)
       if method == DENSE
-      else real_time.curve(real_time.train_asynchronous(setup, cluster()))
+      else real_time.curve(real_time.train_asynchronous(settings, cluster()))
     )
   )
-  predicted = real_time.curve(real_time.predicted(setup, cluster(**link)))
+  predicted = real_time.curve(real_time.predicted(settings, cluster(**link)))
   seconds = lambda curve: crossing([(0.0, 0.0), *curve], TARGET)
   return {
     **{'workers': workers, 'method': method, 'seed': seed},

@@ -192,8 +192,8 @@ def figure(
   panels = found.subplots(len(names), 1, squeeze=False)[:, 0]
   named = [_draw(*each, rows) for each in zip(panels, names, strict=True)]
   figures.units_of_axes(found)
-  for axes, place in zip(panels, named, strict=True):
-    points.write_names(axes, place)
+  for axes, by_name in zip(panels, named, strict=True):
+    points.write_names(axes, by_name)
   return found
 
 

@@ -139,11 +139,13 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   goal = next((r for r in rows if cell(r) == ('ResNet-50', 4, '1gbit')), None)
   if goal is None:
     return claim.Verdict(0, 0, 'ResNet-50 was not timed', sentence)
-  dense, torch, bound = goal[OVER_DENSE], goal[OVER_TORCH], goal[BOUND]
-  met = [dense >= 16, bound <= 1.08, torch >= 8 if torch else None]
-  torch_text = f'{torch:.1f}' if torch else 'an unknown number of'
+  over_dense, over_torch = goal[OVER_DENSE], goal[OVER_TORCH]
+  bound = goal[BOUND]
+  faster = over_torch >= 8 if over_torch else None
+  met = [over_dense >= 16, bound <= 1.08, faster]
+  torch_text = f'{over_torch:.1f}' if over_torch else 'an unknown number of'
   text = (
-    f'{dense:.1f} times as fast as dense, {torch_text} times as fast as '
+    f'{over_dense:.1f} times as fast as dense, {torch_text} times as fast as '
     f"PyTorch's Top-k; dense takes {bound:.2f} of the ring's bound"
   )
   return claim.make_verdict(

@@ -41,7 +41,7 @@ STARTED = time.monotonic()
 LATE = 'an exhaustive test after'  # Start of the skip reason of late tests.
 DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 
-# Set it to 'cuda' to run laws on a GPU, but those that need more devices.
+# Set it to 'cuda' to run the laws on a GPU, except those that need several.
 PLATFORM = os.environ.get('GOSSIPJAX_TEST_PLATFORM', 'cpu')
 jax.config.update('jax_platforms', PLATFORM)
 if PLATFORM != 'cpu':  # By default float32 products have 10 mantissa bits.

@@ -139,20 +139,22 @@ def _drawn(seed: int, scale: float, dtype: str) -> Tree:
 
 def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
   """Returns the collectives of a whole step, as they are scheduled."""
-  task = problem('transformer', small)
+  workload = problem('transformer', small)
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 0.1))
 
   def step(worker, batch):
-    loss, grads = jax.value_and_grad(task.loss)(worker.params, batch)
+    loss, grads = jax.value_and_grad(workload.loss)(worker.params, batch)
     return update(worker, grads, jnp.int32(COMMON_PERIOD - 1))[0], loss
 
-  begin = executors.on_one_device(lambda x: init(task.init(jax.random.key(x))))
+  begin = executors.on_one_device(
+    lambda x: init(workload.init(jax.random.key(x)))
+  )
   worker = jax.eval_shape(begin, jax.ShapeDtypeStruct((NUM_GPUS,), 'i4'))
   cut = lambda x: jax.ShapeDtypeStruct(
     (NUM_GPUS, len(x) // NUM_GPUS, *x.shape[1:]), x.dtype
   )
-  batch = jax.tree.map(cut, task.batch)
+  batch = jax.tree.map(cut, workload.batch)
   program, _ = compile_for(
     eight_gpus.devices(small), step, (worker, batch), OPTIONS[options]
   )

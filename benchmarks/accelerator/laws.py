@@ -111,15 +111,19 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def explain_timeout(said: pathlib.Path) -> Iterator[None]:
+def explain_timeout(output: pathlib.Path) -> Iterator[None]:
   """Adds to a timeout what the tests had found, according to their output."""
   try:
     yield
   except subprocess.TimeoutExpired as error:
-    runs = re.findall(r'(PASSED|FAILED|ERROR) (\S+)', said.read_text())
-    failed = [test.rpartition('::')[2] for end, test in runs if end != 'PASSED']
+    results = re.findall(r'(PASSED|FAILED|ERROR) (\S+)', output.read_text())
+    failed = [
+      test.rpartition('::')[2]
+      for outcome, test in results
+      if outcome != 'PASSED'
+    ]
     raise RuntimeError(
-      f'cut off after {len(runs) - len(failed)} tests that passed and '
+      f'cut off after {len(results) - len(failed)} tests that passed and '
       f'{len(failed)} that failed: {", ".join(failed)}'
     ) from error
 

@@ -75,8 +75,8 @@ def make_missing(
       continue
     with locked(measure.key, folder / LOCK) as acquired:
       key_digest = digest(measure.key)
-      was_begun = _begun(folder)[key_digest] > begun[key_digest]
-      if not acquired or was_begun or kept.find(part, measure.key):
+      begun_meanwhile = _begun(folder)[key_digest] > begun[key_digest]
+      if not acquired or begun_meanwhile or kept.find(part, measure.key):
         continue  # Another process makes it, or has.
       line, reason = _make(folder, part, measure, kept, clock)
     reasons.append(reason or number)  # A success is unlike any other entry.

@@ -86,7 +86,7 @@ def in_a_process(small: bool, **key: Any) -> dict[str, Any]:
 
 
 def lowered(
-  given: Problem, batch: Any, program: str, workers: int, precision: str
+  workload: Problem, batch: Any, program: str, workers: int, precision: str
 ) -> tuple[jax.stages.Lowered, Any]:
   """Returns a step that is lowered but not compiled, and its first state."""
   products = precision if precision == 'highest' else 'default'
@@ -95,7 +95,7 @@ def lowered(
     backends = (jax.default_backend(),) if program == 'apart' else ()
     conv.UNGROUPED_BACKENDS = conv.MATMUL_BACKENDS = backends
     with jax.default_matmul_precision(products):
-      step, state = programs.PROGRAMS[program](given, workers, precision)
+      step, state = programs.PROGRAMS[program](workload, workers, precision)
       return step.lower(state, batch, jnp.int32(0)), state
   finally:
     conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS = previous

@@ -118,11 +118,11 @@ def bars(
   for k, (key, label) in enumerate(labels.items()):
     values = {}
     for y, row in enumerate(rows):
-      height = y + 0.18 * (2 * k - 1)
+      position = y + 0.18 * (2 * k - 1)
       if row[key] is None:
-        axes.text(0.02, height, missing(row, key), va='center', fontsize=7)
+        axes.text(0.02, position, missing(row, key), va='center', fontsize=7)
       else:
-        values[height] = row[key]
+        values[position] = row[key]
     axes.barh([*values], [*values.values()], 0.34, color=f'C{k}', label=label)
   axes.axvline(1, color='0.5', linewidth=0.8)
   axes.set_yticks(range(len(rows)), [row[name] for row in rows])

@@ -121,7 +121,7 @@ def _next(tried: dict[float, float], value: float, power: float) -> float:
 
 def _between(tried: dict[float, float], guess: float) -> float:
   """Returns `guess`, or the geometric mean of the nearest values around 1 if
-  XX between them."""
+  `guess` is not between them."""
   more = [value for value, share in tried.items() if share > 1]
   fewer = [value for value, share in tried.items() if share < 1]
   pairs = itertools.product(more, fewer)

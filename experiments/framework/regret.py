@@ -113,10 +113,12 @@ def is_below(goal: float, case: AdviceCase, rule: str) -> bool | None:
     mine, theirs = case.seconds[pick], case.seconds[rival]
     found, error = seed_statistics.ratio(mine, theirs)
     sure = not {pick, rival} & {*case.unsure}
-    bounds = 1 + goal, found, error if sure else None, len(mine)
-    if intervals.at_least(*bounds, tests=len(rivals)):  # One of many decides.
+    arguments = 1 + goal, found, error if sure else None, len(mine)
+    if intervals.at_least(
+      *arguments, tests=len(rivals)
+    ):  # One of many decides.
       return False
-    cases.append(intervals.is_below(*bounds))
+    cases.append(intervals.is_below(*arguments))
   return all(cases) or None
 
 

@@ -184,8 +184,8 @@ def _remove(space: str) -> None:
   shutil.rmtree(_HOSTS / space, ignore_errors=True)
 
 
-def _index(route, device: str) -> int:
-  return route.link_lookup(ifname=device)[0]
+def _index(netlink, device: str) -> int:
+  return netlink.link_lookup(ifname=device)[0]
 
 
 def _delete(device: str) -> bool:

@@ -102,10 +102,10 @@ def transfers(
   arrays = hlo.arrays(shape)
   if kind == 'all-to-all':  # May have one result for each worker.
     arrays = [hlo.Array(arrays[0].dtype, sum(a.size for a in arrays))]
-  names, groups = _names(program, instruction), route(instruction)
+  names, workers = _names(program, instruction), route(instruction)
   billed = PRESENT not in names
   return [
-    Transfer(kind, a, groups, SERVED in names, billed * a.bits) for a in arrays
+    Transfer(kind, a, workers, SERVED in names, billed * a.bits) for a in arrays
   ]
 
 

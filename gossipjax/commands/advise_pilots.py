@@ -59,8 +59,10 @@ def attempt(
   comm_s = {f.name: f.comm_s(link) for f in found if f.traffic.exact}
   for seconds in (own_s, comm_s):
     seconds[DENSE] = seconds[found[0].name]
-  with reservation.reserved(folder, config, resume=True, kind='advise') as news:
-    for sentence in news:
+  with reservation.reserved(
+    folder, config, resume=True, kind='advise'
+  ) as warnings:
+    for sentence in warnings:
       console.say(sentence)
     bench = pilots.Bench(
       configs,

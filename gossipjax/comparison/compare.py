@@ -73,9 +73,9 @@ def of_variants(
   live = loggers.Live(folder, {one.name: one.config for one in runs})
   higher = sorted({n for one in runs for n in one.run.task.higher_is_better})
 
-  def show(*news):
-    live(*news)
-    watch(*news)
+  def show(*args):
+    live(*args)
+    watch(*args)
 
   def tell(sentence):
     console.say(sentence)
@@ -83,15 +83,15 @@ def of_variants(
 
   summaries = []
   with contextlib.ExitStack() as stack:
-    news = []
+    warnings = []
     lock = reservation.reserved(
       folder, config, resume, higher, command, lambda: _check(runs, folder)
     )
-    processes.run_in_first(lambda: news.extend(stack.enter_context(lock)))
+    processes.run_in_first(lambda: warnings.extend(stack.enter_context(lock)))
     hints = (optimizer.unreached(o.config.optimizer, o.run.steps) for o in runs)
     log = stack.enter_context(event_log.EventLog(folder))
     log(f'{"Goes on" if resume else "Begins"}: {command or "from Python"}')
-    for sentence in dict.fromkeys([*news, *filter(None, hints)]):
+    for sentence in dict.fromkeys([*warnings, *filter(None, hints)]):
       tell(sentence)
     stack.enter_context(live)
     report_files.announce(folder)

@@ -110,9 +110,11 @@ def of_error(error: Exception) -> str:
   bare = isinstance(error, AssertionError) and 'xla_bridge' in last.filename
   if not bare and 'Unable to initialize backend' not in str(error):
     return ''
-  names = getattr(jax.config, 'jax_platforms', None) or 'cuda'
-  if {'cuda', 'gpu'}.isdisjoint(names.split(',')):
-    return f'JAX lacks the platforms in JAX_PLATFORMS={names}; use cpu or cuda.'
+  platforms = getattr(jax.config, 'jax_platforms', None) or 'cuda'
+  if {'cuda', 'gpu'}.isdisjoint(platforms.split(',')):
+    return (
+      f'JAX lacks the platforms in JAX_PLATFORMS={platforms}; use cpu or cuda.'
+    )
   return explanation(gpu_status()) or ' '.join(str(error).split())[:300]
 
 
@@ -135,8 +137,8 @@ def require() -> None:
 
 def unused() -> str:
   """A sentence if JAX takes the CPU though the driver shows a GPU."""
-  platform = getattr(jax.config, 'jax_platforms', None)
-  if jax.default_backend() != 'cpu' or platform == 'cpu':
+  platforms = getattr(jax.config, 'jax_platforms', None)
+  if jax.default_backend() != 'cpu' or platforms == 'cpu':
     return ''
   driver, devices = _driver()
   return explanation(gpu_status()) if driver and devices else ''

@@ -69,8 +69,8 @@ def payload(before: Counters, after: Counters) -> int:
   Each retransmission counts as a full segment, so that the difference may be
   negative where little but heartbeats is sent; the result is then 0.
   """
-  size, packets, segments = (b - a for a, b in zip(before, after, strict=True))
-  return max(0, size - HEADERS * packets - SEGMENT * segments)
+  size, packets, resent = (b - a for a, b in zip(before, after, strict=True))
+  return max(0, size - HEADERS * packets - SEGMENT * resent)
 
 
 class Meter:

@@ -33,11 +33,15 @@ class Crew:
   """
 
   def __init__(
-    self, config: dict[str, Any], setup: Setup, held: Separate, steps: list[int]
+    self,
+    config: dict[str, Any],
+    setup: Setup,
+    states: Separate,
+    steps: list[int],
   ):
     self._config, self._setup = config, setup
     self._visits = setup.exchange.kind == async_exchange.VISIT
-    self.steps, self.states, self.kept = steps, held, on_host(held.server)
+    self.steps, self.states, self.kept = steps, states, on_host(states.server)
     self.paused_at = 0.0
     names = [(WORKER, i) for i in range(setup.run.workers)]
     names += [(SERVER, k) for k in range(len(setup.shards))]

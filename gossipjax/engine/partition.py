@@ -78,11 +78,11 @@ def partition(
   (step,), bills = inputs, list(results)
   owners = {v: owner for owner, leaves in enumerate(before) for v in leaves}
   flow, others = Dataflow(closed, owners), range(1, len(sizes))
-  where = {
+  slots = {
     b: [i for i, v in enumerate(after[b]) if changes and v is not before[b][i]]
     for b in others
   }
-  changed = {b: [after[b][i] for i in where[b]] for b in others}
+  changed = {b: [after[b][i] for i in slots[b]] for b in others}
   back = _messages_back(flow, after[0], changed)
   sent = {b: flow.needs([*changed[b], *back[b]], {0}) for b in others}
   for b in others:
@@ -97,7 +97,7 @@ def partition(
     lambda own, step: round_traffic(*own, step),
     _ask(flow, [*before[0], step], [*sent.values()]),
     [
-      _responder(flow, before[b], sent[b], step, where[b], changed[b], back[b])
+      _responder(flow, before[b], sent[b], step, slots[b], changed[b], back[b])
       for b in others
     ],
     _finish(flow.compiled([*before[0], *arrived, step], after[0])),
@@ -131,18 +131,18 @@ def _ask(flow: Dataflow, inputs: list[Var], messages: list[list[Var]]):
 
 
 def _responder(
-  flow: Dataflow, inputs, sent, step, indices, changed, back
+  flow: Dataflow, inputs, sent, step, slots, changed, back
 ) -> Responder:
   run = flow.compiled([*inputs, *sent, step], changed + back)
 
   def answer(own, message, step):
     results = iter(run(*own, *message, step))
     own = list(own)
-    for i in indices:
+    for i in slots:
       own[i] = next(results)
     return own, list(results)
 
-  return Responder(answer, bool(indices))
+  return Responder(answer, bool(slots))
 
 
 def _finish(run):

@@ -39,8 +39,8 @@ class Server:
 
   def answer(self, row: int, attending: int, step: int, message) -> Answer:
     """Its side of a round; see `Peer.answer`."""
-    part = self._rounds(attending).others[row - 1]
-    self.leaves, back = part.answer(self.leaves, message, np.int32(step))
+    responder = self._rounds(attending).others[row - 1]
+    self.leaves, back = responder.answer(self.leaves, message, np.int32(step))
     self.version += 1
     return Answer(on_host(back), self.version - 1)
 
@@ -122,14 +122,14 @@ class Peer:
     Returns:
       An Answer, or BUSY.
     """
-    part = self._rounds(attending).others[row - 1]
+    responder = self._rounds(attending).others[row - 1]
     with self._lock:
       if self._waits:
         return BUSY
-      own, back = part.answer(self.single.own, message, np.int32(step))
+      own, back = responder.answer(self.single.own, message, np.int32(step))
       self.single = self.single._replace(own=own)
       version = self._version
-      self._version += part.changes and self._kind == async_exchange.MEET
+      self._version += responder.changes and self._kind == async_exchange.MEET
       return Answer(on_host(back), version)  # Before they are overwritten.
 
   def look(self, read: Callable[[Single], Any]) -> Any:

@@ -90,7 +90,7 @@ def rounds_of(
 
 
 def _alone(silent: ClosedJaxpr, own: int, served: Sequence[Any]):
-  """`Partition.alone`; first in arguments and results are own leaves.
+  """`Partition.alone`, of a round that takes and returns own leaves first.
 
   It runs in place: new memory for every leaf takes longer than the optimizer.
   """

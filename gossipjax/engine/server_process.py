@@ -30,16 +30,16 @@ def compile_rounds(setup: Setup) -> None:
   single, server = held.singles[0], held.server
   mine = [*single.own, *jax.tree.leaves(single.gradient)]
   for attending in range(1, 2 if visits else 2 + max(counts)):
-    round_ = setup.rounds(attending)
-    round_.round_traffic(mine, step)
+    partition = setup.rounds(attending)
+    partition.round_traffic(mine, step)
     back = []
-    for k, (part, message) in enumerate(
-      zip(round_.others, round_.ask(mine, step), strict=True)
+    for k, (responder, message) in enumerate(
+      zip(partition.others, partition.ask(mine, step), strict=True)
     ):
       leaves = [server[i] for i in setup.shards[k]] if visits else single.own
-      back.append(part.answer(leaves, message, step)[1])
-    round_.finish(mine, back, step)
-  round_.alone(mine, step)  # The same for any number; donates `mine`.
+      back.append(responder.answer(leaves, message, step)[1])
+    partition.finish(mine, back, step)
+  partition.alone(mine, step)  # The same for any number; donates `mine`.
 
 
 class ServerProcess:

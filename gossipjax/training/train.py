@@ -108,9 +108,9 @@ class LockStep:
     return False
 
   def settle(self) -> None:
-    pending = self._steps.settle()
+    metrics = self._steps.settle()
     seconds, self._rate, wire = self._stopwatch.stop()
-    losses, sent = _fetch(pending, self._run.inner.devices)
+    losses, sent = _fetch(metrics, self._run.inner.devices)
     # Workers of one process share its time; alone each would need only a part.
     step_s = 1 / self._rate / self._run.workers if self._rate else None
     self._ledger.add_steps(losses, sent, wire, step_s)
@@ -158,12 +158,12 @@ def _modelled(run: Run) -> bool:
   return _steps(run) is Overlapped and jax.process_count() == 1
 
 
-def _fetch(pending, devices: int) -> tuple[np.ndarray, Traffic]:
+def _fetch(metrics, devices: int) -> tuple[np.ndarray, Traffic]:
   """Losses and traffic of some steps, on the host: leaves [workers, steps]."""
   losses, sent = executors.gather(
     jax.tree.map(
       lambda *steps: np.stack(steps, axis=1 if devices == 1 else 2),
-      *executors.to_host(pending),
+      *executors.to_host(metrics),
     )
   )
   mean = losses if devices == 1 else losses.mean(axis=1)

@@ -82,8 +82,9 @@ def best(
   plan = trials.plan(configs, values, seeds, budget, folder, tasks)
   task = next(iter(tasks.values()))
   metric = _metric(metric, config, task)
-  with reservation.reserved(folder, config, resume=True, kind='tune') as notes:
-    for sentence in (*notes, _choosing(metric), _amount(plan)):
+  lock = reservation.reserved(folder, config, resume=True, kind='tune')
+  with lock as warnings:
+    for sentence in (*warnings, _choosing(metric), _amount(plan)):
       console.say(sentence)
     show_row = lambda row: show(row, metric)
     rows = trials.run(plan, processes, show_row, interrupted)

@@ -99,7 +99,7 @@ def _signal(
 ) -> str:
   """Signals a run or one of its processes; returns what is wrong at the end."""
   codes = [0, -number, 128 + number]
-  if children:  # The launcher passes every signal on to them as SIGTERM.
+  if children:  # The launcher passes those it catches on as SIGTERM.
     codes += [128 + signal.SIGTERM, constants.PEER_LOST]
   victim = rng.choice([running.pid, *children])
   if launch.alive(victim):

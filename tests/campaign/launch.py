@@ -59,7 +59,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   messages = {'kill': f'Process {victim} died of SIGKILL;'}
   messages['freeze'] = f'Process {victim} did not answer any more;'
   if messages.get(fault, '') not in text:
-    return f'{fault}: the sentence does not name process {victim}\n{text}'
+    return f'{fault}: the message does not name process {victim}\n{text}'
   return ''
 
 

@@ -27,7 +27,7 @@ def of(
   if ended.code not in codes:
     return f'exit code {ended.code}: {ended.err[-300:]}'
   if ended.code == USER_ERROR_EXIT and not _ends_with_a_message(ended.err):
-    return f'no sentence: {ended.err[-300:]!r}'
+    return f'no error message: {ended.err[-300:]!r}'
   return ''
 
 

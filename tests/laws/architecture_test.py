@@ -145,9 +145,9 @@ def layer(name: str) -> tuple[int, str]:
   """The layer of a module, and the unit that it is in."""
   units = {unit: i for i, units in enumerate(LAYERS) for unit in units}
   fits = [
-    r
-    for r in units
-    if f'{name}.'.startswith(f'{r}.') and (r in PREFIXES or r == name)
+    unit
+    for unit in units
+    if f'{name}.'.startswith(f'{unit}.') and (unit in PREFIXES or unit == name)
   ]
   if re.fullmatch(r'experiments\.\w+', name):
     fits = fits or ['experiments']  # A claim.

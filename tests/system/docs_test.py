@@ -116,8 +116,8 @@ def test_every_strategy_has_a_page_with_its_equation_and_bytes(site):
     page = (site / f'strategies/{name}.html').read_text()
     text = html.unescape(re.sub(r'<[^>]*>', '', page))
     assert f'{name}.py' in text and 'per step' in text
-    lines = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
-    equation = next(x for x in lines.splitlines() if x.startswith('  '))
+    docstring = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
+    equation = next(x for x in docstring.splitlines() if x.startswith('  '))
     assert equation.strip() in text
     if name == 'gossip':
       assert '89.39 %' in text  # From experiments/results/fashion_mnist.

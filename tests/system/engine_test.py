@@ -112,11 +112,11 @@ def test_a_killed_worker_restarts_while_the_others_continue(tmp_path, strategy):
   assert all(at_return[i] > at_death[i] for i in range(3) if i != killed)
   assert last['bytes_sent'][killed] > at_return[killed] and last['faults'] == 1
   assert f'Worker {killed} died' in (run.workdir / 'log.txt').read_text()
-  children = descendants(run.process.pid)
+  processes = descendants(run.process.pid)
   ended = run.stop()
   assert ended.code == 128 + signal.SIGTERM and 'checkpoint kept' in ended.err
   time.sleep(2)
-  assert not [line for pid, line in children.items() if alive(pid)]
+  assert not [line for pid, line in processes.items() if alive(pid)]
   again = Run(tmp_path, strategy, '--resume')
   again.wait(lambda: len(again.records()) > steps + 2)
   assert again.records()[-1]['faults'] == 1
@@ -124,7 +124,7 @@ def test_a_killed_worker_restarts_while_the_others_continue(tmp_path, strategy):
 
 
 def test_workers_fail_and_return_as_the_config_says(tmp_path):
-  """Worker 1 is away from 1 s to 4 s; worker 2 does not return after 2 s."""
+  """Worker 1 is away from 1 s to 4 s; worker 2 fails at 2 s for good."""
   run = Run(
     tmp_path, 'pairwise_gossip', '--config.cluster.failures=((1,1,4),(2,2))'
   )

@@ -106,7 +106,7 @@ def test_a_run_writes_its_table_figures_and_report(trained):
   assert (trained / 'out' / 'report.html').stat().st_size > 1e6
 
 
-def test_report_writes_these_files_again_and_prints_the_table(trained, python):
+def test_report_restores_deleted_files_and_prints_the_table(trained, python):
   file = trained / 'out' / 'comparison.md'
   table = file.read_text()
   for name in ('comparison.md', 'test_accuracy.png', 'report.html'):

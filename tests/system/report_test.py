@@ -414,9 +414,10 @@ def test_versions_commit_and_differing_settings_are_shown(opened, two):
   for name, version in workdir.provenance()['versions'].items():
     assert name in text and version in text
   assert workdir.provenance()['commit'].split()[0] in text
+  # strategy.name is the same in both, so it is omitted.
   assert page.tab.inner_text('#differences tr:nth-child(2)').split('\t')[1] == (
     'strategy.density = 0.01'
-  )  # strategy.name is the same in both, so it is omitted.
+  )
 
 
 @pytest.mark.parametrize(

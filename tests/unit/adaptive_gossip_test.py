@@ -288,7 +288,7 @@ def test_the_random_control_exchanges_at_its_rate():
   assert (silent_all == silent_all[:, :1]).all()  # No flags are billed.
   np.testing.assert_allclose(silent_all.mean(), 0.8, atol=0.06)
   assert (silent_local != silent_local[:, :1]).any()
-  # Silent: neither the worker nor one of its two neighbors starts.
+  # Silent: neither the worker nor either of its two neighbors starts.
   np.testing.assert_allclose(silent_local.mean(), 0.8**3, atol=0.06)
 
 

@@ -158,7 +158,7 @@ def test_a_run_stopped_before_its_first_step_sets_no_target(tmp_path):
   assert result.rows[1].score is None
 
 
-def test_missing_the_target_with_some_seeds_only_is_worded_so(tmp_path):
+def test_the_answer_says_if_only_some_seeds_reach_the_target(tmp_path):
   runs = {f'dense-seed{s}': curve(SCORES) for s in range(2)}
   runs |= {f'sparse-seed{s}': curve((0.5, 0.8, 1 - s / 2)) for s in range(2)}
   text = answer_text.paragraphs(
@@ -265,8 +265,8 @@ def test_a_run_that_still_improves_at_its_end_needs_more_steps(
     more = next_comparison.command(result).endswith(' --config.steps=8')
     assert more == expected, (name, text)
   runs = {'dense': curve(SCORES), 'sparse': curve((0.5, 0.7))}
-  nobody = answer_of(tmp_path / 'nobody', runs, {'target': 1.5})
-  text = ' '.join(answer_text.sentences(nobody))
+  unreached = answer_of(tmp_path / 'nobody', runs, {'target': 1.5})
+  text = ' '.join(answer_text.sentences(unreached))
   assert '4 steps are too few to tell when dense, sparse get there' in text
   by_loss = {'target_score': 'loss', 'target': 0.1}  # The loss is 1 / step.
   text = ' '.join(

@@ -98,15 +98,15 @@ def test_a_custom_loop_equals_worker_update_bit_by_bit(name):
   optimizer = optax.chain(
     as_optax(STRATEGIES[name].gradients), optax.sgd(RATE, momentum=0.9)
   )
-  for (params, (link, _)), (worker, sent) in zip(
+  for (params, (state, _)), (worker, sent) in zip(
     custom_loop(optimizer), through_worker(STRATEGIES[name]), strict=True
   ):
     jax.tree.map(np.testing.assert_array_equal, params, worker.params)
-    jax.tree.map(np.testing.assert_array_equal, link.inner, worker.gradients)
-    jax.tree.map(np.testing.assert_array_equal, link.sent, sent)
+    jax.tree.map(np.testing.assert_array_equal, state.inner, worker.gradients)
+    jax.tree.map(np.testing.assert_array_equal, state.sent, sent)
     laws.replicas_are_identical(params)
-  assert (np.asarray(link.step) == STEPS).all()
-  assert link.sent.bytes[:].min() > 0
+  assert (np.asarray(state.step) == STEPS).all()
+  assert state.sent.bytes[:].min() > 0
 
 
 def test_the_step_advances_with_each_call():

@@ -202,7 +202,7 @@ def test_the_traceback_of_a_lost_peer_is_shown_unless_jax_raised_it(
   assert stderr.count('connection timed out') == shown
 
 
-def test_the_error_for_resume_says_that_the_command_goes_on_by_itself(
+def test_the_error_for_resume_says_that_no_flag_is_needed(
   monkeypatch,
 ):
   found = flags.FlagValues()

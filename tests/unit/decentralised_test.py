@@ -275,7 +275,7 @@ def test_slowmo_under_a_schedule_matches_numpy(a=0.8, b=0.5):
   assert np.abs(ours[-1] - constant[-1]).max() > 1e-3
 
 
-def test_slowmo_without_momentum_is_local_sgd_even_from_rate_0():
+def test_slowmo_without_momentum_is_local_sgd_if_the_rate_begins_at_0():
   begins_at_0 = optax.linear_schedule(0.0, RATE, 4)
   found = train(
     slowmo.strategy(1, 1, 1.0, 0.0, begins_at_0), optax.sgd(begins_at_0)

@@ -268,7 +268,7 @@ def test_both_levels_are_billed_separately():
     (int(sent.bytes[0]), int(sent.local[0]))
     for _, _, sent in run(hierarchical.strategy(2, 2), steps=2)
   ]
-  # In a ring all-reduce each of two workers sends as much as the tree.
+  # In a ring of two, each worker sends as many bytes as the tree has.
   inside, share = 4 * SIZE, 4 * SIZE // 2
   assert inner_only == (inside, inside)
   # Between groups a ring of two; inside a reduce-scatter, then a gather.

@@ -556,9 +556,8 @@ def test_goals_come_from_the_best_rate_of_all_reduce():
     bad, dense = dense, bad
   assert dense.candidate == best
   assert dense.seconds == pytest.approx(2 * (1 + (0.5 - np.mean(WORSE)) / 0.5))
-  assert bad.seconds == pytest.approx(
-    2 * (0.2 + 1.98)
-  )  # Then all-reduce at its best rate.
+  # Its own pilot's seconds, then those of all-reduce at its best rate.
+  assert bad.seconds == pytest.approx(2 * (0.2 + 1.98))
 
 
 def test_pilots_begin_with_the_seed_of_the_config():

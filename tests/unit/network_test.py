@@ -147,9 +147,9 @@ def test_waiting_times_of_exchanges_equal_those_computed_by_hand():
   # Steps of 10 s hide all exchanges but the last; with late=0 they hide none.
   assert network.waited_seconds([4, 4, 4], 10, late=1) == 4
   assert network.waited_seconds([4, 4, 4], 10, late=0) == 12
-  # Of 15 s, each of the first two leaves 5 s to wait, the last one all 15 s.
+  # Exchanges of 15 s: 5 s of each of the first two are waited for, then 15 s.
   assert network.waited_seconds([15, 15, 15], 10, late=1) == 25
-  # Of a single one of 25 s, two steps hide 20 s, three steps all.
+  # A single exchange of 25 s: two steps hide 20 s of it, three steps all.
   assert network.waited_seconds([25, 0, 0, 0], 10, late=2) == 5
   assert network.waited_seconds([25, 0, 0, 0], 10, late=3) == 0
   # The second starts when the first ends: 10 + 25 + 25 s, computing 30 s.

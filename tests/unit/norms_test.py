@@ -17,8 +17,8 @@ def test_a_norm_neither_overflows_nor_loses_its_small_terms(dtype):
   assert found.dtype == jnp.float32
   assert float(found) == pytest.approx((4 * 300**2 + 5000) ** 0.5, rel=1e-3)
   opposite = {k: -v for k, v in tree.items()}
-  apart = float(norms.distance(tree, opposite))
-  assert apart == pytest.approx(2 * float(found), rel=1e-6)
+  distance = float(norms.distance(tree, opposite))
+  assert distance == pytest.approx(2 * float(found), rel=1e-6)
 
 
 def test_a_norm_in_float32_is_that_of_optax_to_the_last_bit():

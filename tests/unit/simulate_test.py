@@ -200,7 +200,7 @@ def pushing(strategy, order=()):
 
 
 def pairwise(strategy, exchange):
-  """Exchanges of two workers; one by the other makes a gradient stale."""
+  """Exchanges of pairs; one that a partner starts makes a gradient stale."""
   x, w, steps = np.tile(START, (P, 1)), np.ones(P), [0] * P
   taken = np.tile(START, (P, 1))
   for i in finish_order():
@@ -729,7 +729,7 @@ def test_a_failed_worker_is_not_scored(back):
   )
 
 
-def test_a_stalled_run_has_a_record_of_the_time_of_its_last_scores():
+def test_a_stalled_run_records_its_last_scores_before_the_time_out():
   config = defaults.get_config('all_reduce')
   config.workers, config.steps, config.eval_every = 3, 30, 10
   config.cluster = defaults.cluster(

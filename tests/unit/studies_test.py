@@ -495,7 +495,7 @@ def test_a_gain_is_judged_only_if_the_bound_is_outside_its_interval():
   assert judge(-0.5, -0.2, 0.1, 3) is True
   assert judge(-0.5, -0.8, 0.1, 3) is False
   assert judge(-0.5, -0.3, 0.1, 3) is None
-  assert judge(-0.5, -0.3, 0.1, 12) is True  # 12 seeds know the error better.
+  assert judge(-0.5, -0.3, 0.1, 12) is True  # 12 seeds: a surer error.
   assert judge(-0.5, -2.9, 0.3, 3) is False  # Despite a large error.
   assert judge(0.5, 0.0, 0.0, 3) is False
   assert judge(-0.5, -0.2, 0.1, 1) is None

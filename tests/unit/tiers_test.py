@@ -1,4 +1,4 @@
-"""Which tests pytest runs where a path is named."""
+"""Which tests pytest runs if its command line names a path."""
 
 import subprocess
 import sys

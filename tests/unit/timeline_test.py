@@ -295,7 +295,7 @@ def test_a_worker_that_fails_while_it_waits_begins_no_transfer():
 
 
 @pytest.mark.parametrize('fast', range(3))
-def test_simultaneous_visits_at_a_step_share_a_round_for_any_workers(fast):
+def test_simultaneous_visits_of_one_step_share_a_round(fast):
   factors = tuple(1.0 if i == fast else 2.0 for i in range(3))
   link = network.Link(0.0, math.inf)
   runner, timeline = asynchronous(async_exchange.VISIT, link, factors=factors)

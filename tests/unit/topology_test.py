@@ -29,7 +29,7 @@ GRAPHS = dict(graphs())
 
 
 def rounds_of(name, n):
-  """All rounds, or none of a hypercube unless n is a power of two."""
+  """All rounds; none of a hypercube that has to refuse n workers."""
   if name == 'hypercube' and n & (n - 1):
     with pytest.raises(UserError, match=f'hypercube.*workers={n}'):
       GRAPHS[name](n)
@@ -140,8 +140,8 @@ def test_gossip_multiplies_with_w(name, n):
 @pytest.mark.parametrize('name', GRAPHS)
 def test_directed_graphs_are_refused_when_workers_are_missing(name):
   n = 8
-  update = lambda x, there: gossip.neighbor_mean(GRAPHS[name]).update(
-    x, (), jnp.int32(0), there
+  update = lambda x, present: gossip.neighbor_mean(GRAPHS[name]).update(
+    x, (), jnp.int32(0), present
   )
   run = lambda: jax.eval_shape(
     executors.on_one_device(update), jnp.ones((n, 5)), jnp.arange(n) < 4

@@ -116,8 +116,8 @@ def test_a_bill_by_default_receives_what_it_sends():
 def test_bills_add_up_and_absent_workers_are_billed_nothing():
   bill = Traffic.of(7, 3) + SILENCE + Traffic.of(10**15, 1)
   assert int(bill.bytes) == 10**15 + 7 and int(bill.messages) == 4
-  there = jnp.array([True, False])
-  bills = jax.vmap(lambda active: bill * active)(there)
+  present = jnp.array([True, False])
+  bills = jax.vmap(lambda active: bill * active)(present)
   np.testing.assert_array_equal(bills.bytes, [10**15 + 7, 0])
   np.testing.assert_array_equal(bills.rounds, [4, 0])
   assert bill * True is bill
