@@ -160,7 +160,7 @@ def status(
       left = _missing(progress)
       made, missing = made + len(progress.made), missing + left
       done += not left
-      hours += left * study.seconds_of(progress.asked, kept) / 3600
+      hours += left * study.seconds_of(progress.missing, kept) / 3600
     lines.append(
       f'{name}: {done} of {len(part)} studies done, {made} runs made, at least '
       f'{missing} missing, about {hours:.1f} hours left'
@@ -170,9 +170,9 @@ def status(
 
 def _missing(progress: study.Progress) -> int:
   """Runs that a study needs at least: three rates, then its seeds."""
-  if not progress.asked:
+  if not progress.missing:
     return 0
-  return max(len(progress.asked), 3 + best_rate.SEEDS - len(progress.made))
+  return max(len(progress.missing), 3 + best_rate.SEEDS - len(progress.made))
 
 
 def _check(kind: str, names: Iterable[str], known: Collection[str]) -> None:

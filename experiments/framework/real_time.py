@@ -117,7 +117,7 @@ def write_trace(
 def train_asynchronous(config: ConfigDict, cluster: ConfigDict) -> list[Record]:
   """Trains on the engine, whose workers do not wait; returns its records."""
   real = ConfigDict({**config.to_dict(), 'cluster': cluster, 'engine': 'ray'})
-  return list(engine.train(real, resolve_run(real), tell=print))
+  return list(engine.train(real, resolve_run(real), notify=print))
 
 
 def train_synchronous(

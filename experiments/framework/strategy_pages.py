@@ -69,7 +69,7 @@ def index() -> str:
 def page(name: str) -> str:
   """Returns the page of one strategy."""
   title, *rest = _doc(name).strip().split('\n\n')
-  sent = strategy_table.told(name)
+  sent = strategy_table.mean_bytes(name)
   return '\n'.join(
     [
       f'# `{name}`',

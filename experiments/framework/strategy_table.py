@@ -82,7 +82,7 @@ def measured() -> dict[str, Sent]:
     }
 
 
-def told(name: str) -> str:
+def mean_bytes(name: str) -> str:
   """The bytes per step of a strategy to three digits, or 'not measured'."""
   known = measured()
   return size(known[name].bytes_per_step) if name in known else 'not measured'
@@ -103,7 +103,9 @@ def rows() -> list[Row]:
   for name in resolve.STRATEGIES:
     doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
     title = doc.splitlines()[0]
-    found.append(Row(name, title, told(name), exchanges(name), source(doc)))
+    found.append(
+      Row(name, title, mean_bytes(name), exchanges(name), source(doc))
+    )
   return found
 
 

@@ -37,20 +37,22 @@ class RunRequest(NamedTuple):
     return single_run.key_of(self.config, self.probe)
 
 
-def line_of(ask: RunRequest, kept: ResultStore) -> Line | None:
+def line_of(request: RunRequest, kept: ResultStore) -> Line | None:
   """The kept line of a run, None if it was not made yet.
 
   A request without a probe also accepts a probed run, without its probe's
   numbers: it trains the same up to rounding (their scores are 0.1 points
   apart).
   """
-  line = kept.find(ask.workload, ask.key)
-  if line or ask.probe:
+  line = kept.find(request.workload, request.key)
+  if line or request.probe:
     return line
   probed = (
-    one for one in kept.lines(ask.workload).values() if 'probe' in one['key']
+    one
+    for one in kept.lines(request.workload).values()
+    if 'probe' in one['key']
   )
-  same = lambda one: one['key'] == ask.key | {'probe': one['key']['probe']}
+  same = lambda one: one['key'] == request.key | {'probe': one['key']['probe']}
   line = next(filter(same, probed), None)
   return line and line | {'result': line['result'] | {'told': []}}
 
@@ -68,12 +70,12 @@ class Progress(NamedTuple):
   Attributes:
     found: what it returned; None if it is not finished.
     made: runs that it requested and that are kept.
-    asked: runs that it requests now and that are missing.
+    missing: runs that it requests now and that are missing.
   """
 
   found: Any
   made: list[RunRequest]
-  asked: list[RunRequest]
+  missing: list[RunRequest]
 
 
 def replay(study: Study, kept: ResultStore) -> Progress:
@@ -120,13 +122,13 @@ def complete(
       raise RunInProgress
 
 
-def seconds_of(asked: Sequence[RunRequest], kept: ResultStore) -> float:
+def seconds_of(missing: Sequence[RunRequest], kept: ResultStore) -> float:
   """Returns the median seconds of the workload's kept runs: of those with the
   same numbers of workers and steps, if there are any."""
-  if not asked:
+  if not missing:
     return 0.0
   size = lambda key: [key['config'].get(name) for name in ('workers', 'steps')]
-  lines = [*kept.lines(asked[0].workload).values()]
-  same_size = [x for x in lines if size(x['key']) == size(asked[0].key)]
+  lines = [*kept.lines(missing[0].workload).values()]
+  same_size = [x for x in lines if size(x['key']) == size(missing[0].key)]
   seconds = [line['seconds'] for line in same_size or lines]
   return statistics.median(seconds) if seconds else UNKNOWN_S

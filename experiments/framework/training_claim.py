@@ -193,8 +193,8 @@ def make_all(
 ) -> None:
   """Makes every run of the studies that is not kept."""
 
-  def make_run(ask: study.RunRequest) -> None:
-    kept.add(ask.workload, ask.key, *make(ask.config, ask.probe))
+  def make_run(run: study.RunRequest) -> None:
+    kept.add(run.workload, run.key, *make(run.config, run.probe))
 
   for begin in studies.values():
     study.complete(begin(), kept, make_run)

@@ -59,7 +59,7 @@ def halving(
   full: int,
   higher: bool,
   seed: int = 0,
-  told: Callable[[list[Rank]], None] = lambda ranks: None,
+  on_round: Callable[[list[Rank]], None] = lambda ranks: None,
   risks: Mapping[str, Risk] | None = None,
   share: float = SHARE,
 ) -> Halving:
@@ -71,7 +71,7 @@ def halving(
     full: steps of the training that is forecast.
     higher: whether large scores are good.
     seed: the first of the consecutive seeds.
-    told: called with the ranks of each complete round.
+    on_round: called with the ranks of each complete round.
     risks, share: see `ranked`.
 
   Returns:
@@ -88,6 +88,6 @@ def halving(
     ranks = ranked(by_candidate, steps, full, higher, risks, share)
     if all(rank.candidate.name != DENSE for rank in ranks):
       return []  # There is nothing to compare with.
-    told(ranks)
+    on_round(ranks)
     alive = entering(ranks)
   return ranks

@@ -77,7 +77,7 @@ def of_variants(
     live(*args)
     watch(*args)
 
-  def tell(sentence):
+  def notify(sentence):
     console.say(sentence)
     log(sentence)
 
@@ -92,13 +92,13 @@ def of_variants(
     log = stack.enter_context(event_log.EventLog(folder))
     log(f'{"Goes on" if resume else "Begins"}: {command or "from Python"}')
     for sentence in dict.fromkeys([*warnings, *filter(None, hints)]):
-      tell(sentence)
+      notify(sentence)
     stack.enter_context(live)
     report_files.announce(folder)
     for one in runs:
       log(f'{one.name} begins, or goes on where it was.')
       summaries.append(
-        run_one(one, folder / one.name, audited, show, interrupted, tell)
+        run_one(one, folder / one.name, audited, show, interrupted, notify)
       )
       log(event_log.ended(summaries[-1]))
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
@@ -152,7 +152,7 @@ def run_one(
   audited: bool,
   watch: Watch,
   interrupted: Callable[[], bool],
-  tell: Callable[[str], None] = console.say,
+  notify: Callable[[str], None] = console.say,
 ) -> dict[str, Any]:
   """Trains one variant, from where an earlier call stopped.
 
@@ -161,21 +161,21 @@ def run_one(
   Args:
     variant: from `check`.
     folder: of this variant.
-    tell: called with a sentence about damaged files and dead processes.
+    notify: called with a sentence about damaged files and dead processes.
     audited, watch, interrupted: see `compare`.
 
   Returns:
     Its summary; {} in a process that does not write it.
   """
   name, _, run, shapes = variant
-  found = one_training.finished(folder, tell)
+  found = one_training.finished(folder, notify)
   if found and workdir.is_over(found, run.steps, run.cluster):
     if audited and 'audit' not in found:
       console.say(f'{name} is finished, and is not audited any more.')
     return found
   processes.run_in_first(lambda: workdir.begin(folder))
   spans, diverged = one_training.train(
-    variant, folder, watch, interrupted, tell
+    variant, folder, watch, interrupted, notify
   )
   if not processes.is_first():
     return {}

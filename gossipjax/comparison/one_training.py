@@ -44,14 +44,14 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
 
 
 def finished(
-  folder: pathlib.Path, tell: Callable[[str], None]
+  folder: pathlib.Path, notify: Callable[[str], None]
 ) -> dict[str, Any] | None:
   """The summary of a finished variant; None if its training has to continue,
   which also restores files that were damaged since.
 
   Args:
     folder: of the variant.
-    tell: called with a sentence about a damaged file.
+    notify: called with a sentence about a damaged file.
 
   Raises:
     UserError: a file is damaged, and there is no checkpoint.
@@ -65,7 +65,7 @@ def finished(
         f'{fault}; there is no checkpoint to restore it from: delete {folder}, '
         'and the same command runs it again.'
       ) from error
-    tell(f'{fault}; it is restored from the checkpoint {place}.')
+    notify(f'{fault}; it is restored from the checkpoint {place}.')
     return None
 
 
@@ -74,7 +74,7 @@ def train(
   folder: pathlib.Path,
   watch: Callable[[str, ConfigDict, Record], None],
   interrupted: Callable[[], bool],
-  tell: Callable[[str], None],
+  notify: Callable[[str], None],
 ) -> tuple[list, str]:
   """Trains a variant and writes its records.
 
@@ -83,7 +83,7 @@ def train(
     folder: of the variant.
     watch: called with its name, its config and each record.
     interrupted: asked after every step; True stops the run.
-    tell: called with a sentence about processes that died.
+    notify: called with a sentence about processes that died.
 
   Returns:
     What the workers in virtual time, or on an engine, did at first; and why the
@@ -95,7 +95,9 @@ def train(
   spans: list = []
   meter = processes.meter()
   if run.engine:
-    records = engine.train(config, run, store, interrupted, spans.extend, tell)
+    records = engine.train(
+      config, run, store, interrupted, spans.extend, notify
+    )
   elif run.cluster:
     records = simulate.simulate(run, store, interrupted, spans.extend)
   else:

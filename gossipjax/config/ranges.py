@@ -39,7 +39,7 @@ class Range(NamedTuple):
     high = number < self.most if self.below else number <= self.most
     return low and high
 
-  def told(self, number: float) -> str:
+  def text(self, number: float) -> str:
     """Describes the range, for an error about a number outside of it."""
     low = f'{"above" if self.above else "at least"} {self.least:g}'
     high = f'{"below" if self.below else "at most"} {self.most:.10g}'
@@ -188,7 +188,7 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
     for number in _numbers(value):
       if not (allowed := ANY if custom else of_key(path)).holds(number):
         raise UserError(
-          f'{path}={value} is out of range; must be {allowed.told(number)}.'
+          f'{path}={value} is out of range; must be {allowed.text(number)}.'
         )
 
 

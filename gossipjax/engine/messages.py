@@ -15,14 +15,14 @@ BUSY = 'busy'  # The answer of a worker that waits for an answer itself.
 
 
 class Gone(Exception):
-  """A process that was asked does not answer."""
+  """A process does not answer a request."""
 
 
 class Entry(NamedTuple):
   """A gradient that a worker has used.
 
   Attributes:
-    who: workers that attended its round, itself first.
+    workers: those that attended its round, itself first.
     loss: of the gradient's batch.
     bills: digits of the Traffic of each, see traffic.py.
     stale: versions of the model between its computation and its use.
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
       take.
   """
 
-  who: list[int]
+  workers: list[int]
   loss: float
   bills: np.ndarray
   stale: int
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     if not self.refused:
       return traffic
     size, number = sum(self.refused), len(self.refused)
-    pad = lambda mine, theirs: [mine, theirs, *[0] * len(self.who)][
+    pad = lambda mine, theirs: [mine, theirs, *[0] * len(self.workers)][
       : len(self.bills)
     ]
     extra = Traffic.of(

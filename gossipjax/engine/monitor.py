@@ -32,7 +32,7 @@ class Monitor:
     self,
     crew: Crew,
     outages: Sequence[tuple[float, float, float]],
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     began: float,
   ):
     """Begins with all processes at work.
@@ -41,10 +41,10 @@ class Monitor:
       crew: the processes.
       outages: (worker, from_s, until_s): when a worker is killed, and when it
         is started again.
-      tell: called with a sentence for each death and each return.
+      notify: called with a sentence for each death and each return.
       began: when the run's clock was 0, by `clock.now`.
     """
-    self._crew, self._tell, self.began = crew, tell, began
+    self._crew, self._notify, self.began = crew, notify, began
     self._outages = sorted(outages, key=lambda outage: outage[1])
     self._asked: dict[Name, tuple[Any, float]] = {}
     self._away: dict[Name, float] = {}  # The dead; when each may restart.
@@ -67,9 +67,9 @@ class Monitor:
     self._start()
     self._let_in()
     time.sleep(pause_s)
-    return self.heard(pause_s)
+    return self.receive(pause_s)
 
-  def heard(self, wait_s: float) -> list[Entry]:
+  def receive(self, wait_s: float) -> list[Entry]:
     """As `news`, but waits `wait_s` for answers and replaces no process."""
     for name, actor in self._crew.actors.items():
       if name not in self._asked and name not in self._away:
@@ -180,4 +180,4 @@ class Monitor:
     return clock.now() - self.began
 
   def _say(self, sentence: str) -> None:
-    self._tell(f'{self._now():.1f} s: {sentence}')
+    self._notify(f'{self._now():.1f} s: {sentence}')

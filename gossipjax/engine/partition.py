@@ -4,9 +4,9 @@ In virtual time a round is one program of all attending workers. Here the asker
 (the worker whose step it is) sends a request, the others (workers or server
 shards) reply, and the asker finishes:
 
-  ask     the asker's values that others need; what the round costs
-  answer  another's new state, and the values that the asker needs from it
-  finish  the asker's new state
+  request  the asker's values that others need; what the round costs
+  answer   another's new state, and the values that the asker needs from it
+  finish   the asker's new state
 
 Each process computes only what its own results need. A message holds values
 that one side has and the other needs. Products are not sent but computed on
@@ -39,7 +39,7 @@ class Partition(NamedTuple):
 
   Attributes:
     round_traffic: (own leaves, step) -> digits of the Traffic of each worker.
-    ask: (own leaves, step) -> a message for each other process.
+    request: (own leaves, step) -> a message for each other process.
     others: those processes, in the order of the round.
     finish: (own leaves, messages back, step) -> own leaves.
     alone: (own leaves, step) -> own leaves, for a round that sends nothing; the
@@ -47,7 +47,7 @@ class Partition(NamedTuple):
   """
 
   round_traffic: Callable[..., Arrays]
-  ask: Callable[..., list[Arrays]]
+  request: Callable[..., list[Arrays]]
   others: list[Responder]
   finish: Callable[..., Arrays]
   alone: Callable[..., Arrays]
@@ -95,7 +95,7 @@ def partition(
   round_traffic = flow.compiled([*before[0], step], bills)
   return Partition(
     lambda own, step: round_traffic(*own, step),
-    _ask(flow, [*before[0], step], [*sent.values()]),
+    _requester(flow, [*before[0], step], [*sent.values()]),
     [
       _responder(flow, before[b], sent[b], step, slots[b], changed[b], back[b])
       for b in others
@@ -120,14 +120,14 @@ def _messages_back(
   return {b: [v for v in needed if b in flow.of(v)] for b in changed}
 
 
-def _ask(flow: Dataflow, inputs: list[Var], messages: list[list[Var]]):
+def _requester(flow: Dataflow, inputs: list[Var], messages: list[list[Var]]):
   run = flow.compiled(inputs, [v for message in messages for v in message])
 
-  def ask(own, step):
+  def request(own, step):
     results = iter(run(*own, step))
     return [[next(results) for _ in message] for message in messages]
 
-  return ask
+  return request
 
 
 def _responder(

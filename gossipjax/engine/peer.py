@@ -153,7 +153,7 @@ class Peer:
         own = partition.alone(self._mine(), step)
         self.single = self.single._replace(own=own)
         return drawn, bills, stale
-      messages = partition.ask(self._mine(), step)
+      messages = partition.request(self._mine(), step)
     try:
       if self._kind == async_exchange.PUSH:  # Needs no answer.
         self._finish(partition, [], step)

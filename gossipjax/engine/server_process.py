@@ -34,7 +34,7 @@ def compile_rounds(setup: Setup) -> None:
     partition.round_traffic(mine, step)
     back = []
     for k, (responder, message) in enumerate(
-      zip(partition.others, partition.ask(mine, step), strict=True)
+      zip(partition.others, partition.request(mine, step), strict=True)
     ):
       leaves = [server[i] for i in setup.shards[k]] if visits else single.own
       back.append(responder.answer(leaves, message, step)[1])

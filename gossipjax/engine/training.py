@@ -34,7 +34,7 @@ def train(
   store: Store | None = None,
   interrupted: Callable[[], bool] = lambda: False,
   spans: Callable[[list], None] = lambda spans: None,
-  tell: Callable[[str], None] = lambda sentence: None,
+  notify: Callable[[str], None] = lambda sentence: None,
 ) -> Generator[Record, None, None]:
   """Trains as `simulate.simulate` does, but in real time.
 
@@ -44,7 +44,7 @@ def train(
     store: of checkpoints; None keeps none.
     interrupted: called after every step; True stops the run.
     spans: called at the end with the workers' first spans, see `TimeUsage`.
-    tell: called with a sentence for each process that died or came back.
+    notify: called with a sentence for each process that died or came back.
 
   Raises:
     UserError: Ray is not installed; or a process cannot be replaced.
@@ -52,7 +52,7 @@ def train(
     Interrupted: `interrupted` returned True; a `store` keeps a checkpoint.
   """
   with ray_cluster.connected():
-    training = RealTime(config, run, store, tell)
+    training = RealTime(config, run, store, notify)
     yield from loop.records(training, run, store, interrupted)
     spans(training.usage.spans)
 
@@ -65,7 +65,7 @@ class RealTime:
     config: ConfigDict,
     run: Run,
     store: Store | None,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
   ):
     from gossipjax.engine.crew import Crew
     from gossipjax.engine.monitor import Monitor
@@ -96,7 +96,7 @@ class RealTime:
     # An outage that a checkpoint fell into begins, and counts, once more.
     outages = [o for o in run.cluster.outages if o[2] > self._before_s]
     self._faults -= sum(o[1] <= self._before_s for o in outages)
-    self._monitor = Monitor(self._crew, outages, tell, began)
+    self._monitor = Monitor(self._crew, outages, notify, began)
     self._held: Separate | None = None  # While the clock stands.
     self._crew.start_training(began)
 
@@ -134,7 +134,7 @@ class RealTime:
     if self._held is None:
       self._crew.pause()
       # First answers to requests from before the pause, then the rest.
-      entries = [x for _ in range(2) for x in self._monitor.heard(WAIT_S)]
+      entries = [x for _ in range(2) for x in self._monitor.receive(WAIT_S)]
       for entry in [*self._waiting, *entries]:
         self._enter(entry)
       self._waiting, self._held = [], self._crew.read()
@@ -144,11 +144,11 @@ class RealTime:
     """Enters a used gradient, and what its round sent, into the ledger."""
     self._used += 1
     self._ledger.add_round(
-      entry.who, np.array([entry.loss], np.float32), entry.sent
+      entry.workers, np.array([entry.loss], np.float32), entry.sent
     )
     self.usage.add_staleness(entry.stale)
     for kind, since, until in entry.spans:
-      self.usage.add(entry.who[0], kind, since, until)
+      self.usage.add(entry.workers[0], kind, since, until)
 
   def settle(self) -> None:
     seconds, self._rate, _ = self._stopwatch.stop()

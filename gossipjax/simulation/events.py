@@ -192,9 +192,9 @@ class Asynchronous:
       'pipes': self._server.to_json(),
     }
 
-  def from_json(self, found: dict[str, Any]) -> None:
+  def from_json(self, saved: dict[str, Any]) -> None:
     """Restores what `to_json` returned."""
-    vars(self).update({key: found[key] for key in _KEPT})
-    self._queue = [tuple(entry) for entry in found['_queue']]
-    self.usage.from_json(found['hours'])
-    self._server.from_json(found['pipes'])
+    vars(self).update({key: saved[key] for key in _KEPT})
+    self._queue = [tuple(entry) for entry in saved['_queue']]
+    self.usage.from_json(saved['hours'])
+    self._server.from_json(saved['pipes'])

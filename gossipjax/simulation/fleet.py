@@ -147,13 +147,13 @@ class RoundTraffic(NamedTuple):
   Attributes:
     depends: (held, who) -> whether the traffic of a round of so many workers
       depends on their states.
-    ask: (held, who, step) -> Traffic, computed from the states.
+    compute: (held, who, step) -> Traffic, computed from the states.
     look_up: the same for traffic that does not depend on the states; computed
       once for each step and number of workers.
   """
 
   depends: Callable[[Held, Sequence[int]], bool]
-  ask: Callable[[Held, Sequence[int], int], Traffic]
+  compute: Callable[[Held, Sequence[int], int], Traffic]
   look_up: Callable[[Held, Sequence[int], int], Traffic]
 
 
@@ -177,7 +177,7 @@ def round_traffic_of(round_: Callable, arguments: Callable) -> RoundTraffic:
       depends_by_count[len(who)] = traced.depends_on_values(bill_at_0, *args)
     return depends_by_count[len(who)]
 
-  def ask(held, who, step):
+  def compute(held, who, step):
     return unpack_traffic(bill(*arguments(held, who), np.int32(step)))
 
   def look_up(held, who, step):
@@ -185,7 +185,7 @@ def round_traffic_of(round_: Callable, arguments: Callable) -> RoundTraffic:
     if key not in bills:
       if len(bills) == _REMEMBERED:
         bills.clear()
-      bills[key] = ask(held, who, step)
+      bills[key] = compute(held, who, step)
     return bills[key]
 
-  return RoundTraffic(depends, ask, look_up)
+  return RoundTraffic(depends, compute, look_up)

@@ -190,8 +190,8 @@ class Synchronous:
       'hours': self.usage.to_json(),
     }
 
-  def from_json(self, found: dict[str, Any]) -> None:
+  def from_json(self, saved: dict[str, Any]) -> None:
     """Restores what `to_json` returned."""
-    self.now, self.rounds = found['now'], found['rounds']
-    self._clock, self._behind = found['clock'], found['behind']
-    self.usage.from_json(found['hours'])
+    self.now, self.rounds = saved['now'], saved['rounds']
+    self._clock, self._behind = saved['clock'], saved['behind']
+    self.usage.from_json(saved['hours'])

@@ -70,10 +70,10 @@ class SharedLink:
     """Its state, for a checkpoint."""
     return {'now': self._now, 'left': self._left, 'busy_s': self._busy_s}
 
-  def from_json(self, found: dict) -> None:
+  def from_json(self, saved: dict) -> None:
     """Restores what `to_json` returned."""
-    self._now, self._left = found['now'], found['left']
-    self._busy_s = found['busy_s']
+    self._now, self._left = saved['now'], saved['left']
+    self._busy_s = saved['busy_s']
 
   def _rates(self) -> list[float]:
     n = len(self._left)
@@ -120,6 +120,6 @@ class ServerLink:
   def to_json(self) -> list[dict]:
     return [way.to_json() for way in self._ways]
 
-  def from_json(self, found: list[dict]) -> None:
-    for way, state in zip(self._ways, found, strict=True):
+  def from_json(self, saved: list[dict]) -> None:
+    for way, state in zip(self._ways, saved, strict=True):
       way.from_json(state)

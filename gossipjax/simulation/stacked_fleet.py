@@ -36,7 +36,9 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
   traffic = round_traffic_of(round_, arguments)
 
   def round_traffic(state, who, step):
-    find_bill = traffic.ask if traffic.depends(state, who) else traffic.look_up
+    find_bill = (
+      traffic.compute if traffic.depends(state, who) else traffic.look_up
+    )
     return state, find_bill(state, who, step)
 
   return Fleet(
@@ -135,12 +137,12 @@ def _run_silent_round(round_, size: int, run_round) -> Any:
 def _fetching() -> Any:
   """`Fleet.fetch`."""
   adopt, put = jax.jit(_adopt), jax.jit(_put_back, donate_argnums=0)
-  ask = jax.jit(lambda workers, who: _adopt(workers, who)[1])
+  bill = jax.jit(lambda workers, who: _adopt(workers, who)[1])
 
   def fetch(state, worker, giver, dry_run):
     who = np.int32([worker, giver])
     if dry_run:
-      return state, unpack_traffic(ask(state.workers, who))
+      return state, unpack_traffic(bill(state.workers, who))
     rows, sent = adopt(state.workers, who)
     workers = put(state.workers, rows, who)
     return state._replace(workers=workers), unpack_traffic(sent)

@@ -173,13 +173,13 @@ class TimeUsage:
       'room': self._room,
     }
 
-  def from_json(self, found: dict[str, Any]) -> None:
+  def from_json(self, saved: dict[str, Any]) -> None:
     """Restores what `to_json` returned."""
-    self.spent_s = {k: np.array(v) for k, v in found['spent_s'].items()}
-    self.busy_s, self.staleness = np.array(found['busy_s']), found['staleness']
+    self.spent_s = {k: np.array(v) for k, v in saved['spent_s'].items()}
+    self.busy_s, self.staleness = np.array(saved['busy_s']), saved['staleness']
     # Checkpoints of older versions lack it.
-    self._busy_until = np.array(found.get('busy_until', self._busy_until))
-    self.spans, self._room = [*map(tuple, found['spans'])], found['room']
+    self._busy_until = np.array(saved.get('busy_until', self._busy_until))
+    self.spans, self._room = [*map(tuple, saved['spans'])], saved['room']
 
 
 def silent(bill: Traffic) -> bool:

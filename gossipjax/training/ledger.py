@@ -180,20 +180,20 @@ class Ledger:
       if not k.startswith('_')
     }
 
-  def from_json(self, found: dict[str, Any]) -> None:
+  def from_json(self, saved: dict[str, Any]) -> None:
     """Restores what `to_json` returned.
 
     Raises:
       UserError: it has other keys, as that of another version may.
     """
     known = self.to_json().keys()
-    odd_keys = (found.keys() - known) | (known - _ADDED - found.keys())
+    odd_keys = (saved.keys() - known) | (known - _ADDED - saved.keys())
     if odd_keys:
       raise UserError(
         f'The totals of the checkpoint differ in {", ".join(sorted(odd_keys))} '
         'from those of this version; go on with the commit in config.json of '
         'that run.'
       )
-    for key, value in found.items():
+    for key, value in saved.items():
       array = isinstance(getattr(self, key), np.ndarray)
       setattr(self, key, np.array(value, np.int64) if array else value)

@@ -43,7 +43,7 @@ def play(method, interface):
       drawn = [1 - i] if method == 'pull_gossip' else []
       entry = crew.exchange(i, drawn, step)
       bills = unpack_traffic(entry.bills)
-      for who, sent in zip(entry.who, bills.bytes, strict=True):
+      for who, sent in zip(entry.workers, bills.bytes, strict=True):
         ledger[WORKER, who] += int(sent)
       for name in ledger.keys() - {(WORKER, 0), (WORKER, 1)}:
         ledger[name] += int(np.sum(bills.received))

@@ -114,7 +114,7 @@ class Followed:
   def run_round(self, who, step):
     sent = self._runner.run_round(who, step)
     entry = self._others.exchange(who[0], list(who[1:]), step)
-    assert entry.who == list(who)
+    assert entry.workers == list(who)
     found = unpack_traffic(entry.bills)
     jax.tree.map(np.testing.assert_array_equal, found, sent)
     return sent

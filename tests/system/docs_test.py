@@ -124,8 +124,8 @@ def test_every_strategy_has_a_page_with_its_equation_and_bytes(site):
 
 
 def test_a_page_is_of_its_strategy_and_shows_its_kept_results(monkeypatch):
-  assert strategy_table.told('gtopk').endswith('B')
-  assert strategy_table.told('none') == 'not measured'
+  assert strategy_table.mean_bytes('gtopk').endswith('B')
+  assert strategy_table.mean_bytes('none') == 'not measured'
   page = lambda name: re.sub(' +', ' ', strategy_pages.page(name))
   assert '`density` | `0.001`' in page('gtopk')
   (known,) = (

@@ -86,7 +86,7 @@ def test_a_gradient_is_used_once_if_the_drawn_worker_has_died(name):
     peers = engine_vs_virtual.Peers(given, call=gone)
     peers.start(0, step)
     entry = peers.exchange(0, drawn, step)
-    assert entry.who == [0] and not entry.bills.any()
+    assert entry.workers == [0] and not entry.bills.any()
     own = given.layout.joined(peers.read().singles[0].own, [])
     found.append(own.params)
   assert calls == [[1]]
@@ -202,11 +202,13 @@ def test_no_worker_trains_between_a_record_and_its_checkpoint():
     read=lambda: calls.append('read') or 'held',
     resume=lambda: calls.append('resume') or 3.0,
   )
-  entry = types.SimpleNamespace(who=[0], loss=1.0, sent=None, stale=0, spans=[])
+  entry = types.SimpleNamespace(
+    workers=[0], loss=1.0, sent=None, stale=0, spans=[]
+  )
   training = object.__new__(RealTime)
   training._crew, training._held = crew, None
   training._monitor = types.SimpleNamespace(
-    began=1.0, heard=lambda wait_s: [], news=lambda pause_s: [entry] * 3
+    began=1.0, receive=lambda wait_s: [], news=lambda pause_s: [entry] * 3
   )
   training._run = types.SimpleNamespace(workers=2, steps=9)
   training._run.log_every = training._run.eval_every = 1

@@ -129,11 +129,11 @@ def test_a_study_proceeds_as_far_as_the_kept_results_allow(tmp_path):
   store, made, make = run_maker(tmp_path, lambda rate, seed: 0.5)
   begin = lambda: best_rate.tuned('fashion', config())
   so_far = study.replay(begin(), store)
-  assert (so_far.found, len(so_far.made), len(so_far.asked)) == (None, 0, 3)
-  for ask in so_far.asked[:2]:
-    make(ask)
+  assert (so_far.found, len(so_far.made), len(so_far.missing)) == (None, 0, 3)
+  for request in so_far.missing[:2]:
+    make(request)
   so_far = study.replay(begin(), store)
-  assert (len(so_far.made), len(so_far.asked)) == (2, 1)
+  assert (len(so_far.made), len(so_far.missing)) == (2, 1)
   study.complete(begin(), store, make)
   assert len(made) == len({*made})  # No run is made twice.
   assert study.replay(begin(), store).found is not None
