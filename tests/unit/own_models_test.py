@@ -7,14 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from flax import nnx
 
 import gossipjax as gj
 from gossipjax import executors
-from gossipjax.comparison import one_training
-from gossipjax.config import resolve
+from gossipjax.comparison import compare, one_training
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
+from gossipjax.results import analysis
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -233,6 +235,33 @@ def test_a_resumed_comparison_gives_the_same_losses(tmp_path, monkeypatch):
   assert (folder / 'first/records.jsonl').read_bytes() == first
   of = lambda result: [run['test_loss'] for run in result.summary['runs']]
   assert of(found) == of(whole)
+
+
+@pytest.mark.exhaustive
+def test_a_comparison_from_python_trains_as_its_config_does(tmp_path):
+  shared = {'workers': 2, 'steps': 5, 'batch_size': 8, 'seed': 3}
+  shared |= {'log_every': 1, 'eval_every': 2}
+  density = 0.1
+  config = defaults.get_config()
+  config.update(shared)
+  config.task = defaults.task(f'{__name__}:of_nnx')
+  config.optimizer = defaults.optimizer('adamw', 0.01, weight_decay=0.1)
+  config.variants = {
+    name: {'strategy': {'name': name, 'density': density}}
+    for name in ('topk', 'random_k')
+  }
+  compare.compare(config, tmp_path / 'run')
+  found = gj.compare(
+    of_nnx(),
+    {'topk': gj.topk(density), 'random_k': gj.random_k(density)},
+    optimizer=optax.adamw(0.01, weight_decay=0.1),
+    **shared,
+  ).frame
+  wanted = analysis.load(tmp_path / 'run')
+  columns = [x for x in found if x.startswith(('test_', 'train_loss', 'bytes'))]
+  assert {'test_loss', 'train_loss', 'bytes_sent'} <= {*columns}
+  assert len(found) == 2 * 5
+  pd.testing.assert_frame_equal(found[columns], wanted[columns])
 
 
 def has_look_ahead(name):
