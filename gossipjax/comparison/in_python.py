@@ -16,7 +16,7 @@ from gossipjax.comparison.result import Result
 from gossipjax.comparison.variant import check, check_shared
 from gossipjax.config import defaults, in_python_arguments
 from gossipjax.config.variant_checks import check_name
-from gossipjax.config.variants import variants
+from gossipjax.config.variants import variants, without_seed
 from gossipjax.errors import UserError, check_kind, nearest
 from gossipjax.results.more_steps import OWN
 from gossipjax.tasks.task import Task
@@ -70,8 +70,9 @@ def compare(
   config = _config(strategies, numbers | settings)
   tasks: dict[str, Task] = {}
   runs = [
-    check(name, run, tasks, _given(task, strategies, optimizer, run))
+    check(name, run, tasks, Overrides(task, strategies[label], optimizer))
     for name, run in variants(config)
+    for label in [without_seed(name, run.seed)]
   ]
   check_shared(config, runs)
   temporary = None if folder else tempfile.TemporaryDirectory()
@@ -80,16 +81,6 @@ def compare(
     config, runs, where, resume, audited, command=next_comparison.IN_PYTHON
   )
   return Result(summary, where, task, temporary)
-
-
-def _given(
-  task: Task,
-  strategies: Mapping[str, Strategy],
-  optimizer: optax.GradientTransformation,
-  run: ConfigDict,
-) -> Overrides:
-  """What is given for a run in place of the names in its config."""
-  return Overrides(task, strategies[run.strategy.name], optimizer)
 
 
 def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:
@@ -134,7 +125,10 @@ def _config(
     for name in strategies:
       check_name(name)
     config.variants = ConfigDict(
-      {name: {'strategy': {'name': name}} for name in strategies},
+      {
+        name: {'strategy': getattr(made, 'config', None) or {'name': name}}
+        for name, made in strategies.items()
+      },
       sort_keys=False,
     )
   return config

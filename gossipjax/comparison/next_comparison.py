@@ -42,13 +42,17 @@ def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
 
 def never_exchanged(answer: Answer) -> list[str]:
   """A sentence for each run that never exchanged, with what it needs."""
-  return [
-    f'{row.name} never exchanged in this run: its period of {row.period} steps '
-    f'is longer than the {row.planned} steps, so give it a shorter one or at '
-    f'least {SEVERAL * row.period} steps'
-    for row in answer.rows
-    if row.period
-  ]
+  found = []
+  for row in answer.rows:
+    if row.period:
+      found.append(
+        f'{row.name} never exchanged in this run: its period of {row.period} '
+        f'steps is longer than the {row.planned} steps, so give it a shorter '
+        f'one or at least {SEVERAL * row.period} steps'
+      )
+    elif row.period == 0:
+      found.append(f'{row.name} sent nothing, so its workers trained alone')
+  return found
 
 
 def _more_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:

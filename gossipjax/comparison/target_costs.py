@@ -45,7 +45,7 @@ class Row(NamedTuple):
     planned: steps of its trainings; a variant may have steps of its own.
     stopped: the fewest steps after which a seed ended, since a round waited for
       a worker in vain; None if none did.
-    period: of a variant that never exchanged, see `never_exchanged.period`.
+    period: of a variant that sent nothing, see `never_exchanged.period`.
   """
 
   name: str

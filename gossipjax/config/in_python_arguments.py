@@ -9,7 +9,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
-from gossipjax.config import arguments, resolve
+from gossipjax.config import arguments, parts, resolve
 from gossipjax.errors import UserError
 
 # Keys whose value is the name of a link, or a dict of its numbers.
@@ -23,9 +23,12 @@ class Made(Strategy):
   Attributes:
     again: builds the strategy with a run's seed added to its own. None after
       `_replace`, since a rebuilt strategy would lack the replaced fields.
+    config: `config.strategy` of the same strategy; None after `_replace`, or
+      if an argument is an object that a config cannot name.
   """
 
   again: Callable[[int], Strategy] | None = None
+  config: ConfigDict | None = None
 
 
 def with_seed(strategy: Any, seed: int) -> Any:
@@ -74,6 +77,7 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
 
     strategy = Made(*again(0))
     strategy.again = again
+    strategy.config = _config(name, plain)
     return strategy
 
   module_doc = inspect.getdoc(inspect.getmodule(documented)) or ''
@@ -109,6 +113,30 @@ def setting(key: str, value: Any, default: Any) -> Any:
       f'{" or ".join(filter(None, names))}.'
     )
   return value
+
+
+def _config(name: str, given: Mapping[str, Any]) -> ConfigDict | None:
+  """`config.strategy` of these arguments; None if a config cannot hold one."""
+  ahead = {'look_ahead': 0.0} if _looks_ahead(name) else {}
+  values = {key: _in_config(value) for key, value in given.items()}
+  if any(values[key] is None is not given[key] for key in values):
+    return None
+  return resolve.strategy_config(name, **ahead | values)
+
+
+def _in_config(value: Any) -> Any:
+  """An argument as a config holds it, None for an object without a name."""
+  if isinstance(value, Made):
+    return value.config
+  if isinstance(value, Mapping):
+    found = {key: _in_config(part) for key, part in value.items()}
+    lost = any(found[key] is None is not value[key] for key in found)
+    return None if lost else ConfigDict(found)
+  if callable(value):
+    name = getattr(value, '__name__', '')
+    return name if parts.topologies().get(name) is value else None
+  parts_of = value if type(value) is tuple else [value]
+  return value if all(type(x) in arguments.PLAIN for x in parts_of) else None
 
 
 def _named(part: Any) -> Any:

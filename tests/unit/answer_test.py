@@ -118,6 +118,7 @@ def test_a_run_shorter_than_its_period_is_advised_to_last_4_periods(tmp_path):
       'the 3 steps, so give it a shorter one or at least 16 steps'
     )
     assert (message in text[0]) == never
+    assert ('rare sent nothing, so its workers' in text[0]) == (not never)
     assert ('too few to tell when rare' in text[0]) == (not never)
     steps = 16 if never else 6
     assert text[1] == f'    python run.py --config=a.py --config.steps={steps}'

@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 import gossipjax as gj
-from gossipjax import executors
+from gossipjax import compressors, executors
 from gossipjax.comparison import compare, one_training
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
@@ -262,6 +262,29 @@ def test_a_comparison_from_python_trains_as_its_config_does(tmp_path):
   assert {'test_loss', 'train_loss', 'bytes_sent'} <= {*columns}
   assert len(found) == 2 * 5
   pd.testing.assert_frame_equal(found[columns], wanted[columns])
+
+
+def test_a_comparison_from_python_records_the_arguments_of_its_strategies():
+  made = gj.hierarchical(size=2, inner=gj.gossip(topology=gj.ring), outer='d2')
+  assert made.config.size == 2 and made.config.inner.topology == 'ring'
+  assert made.config.outer == 'd2'
+  assert gj.elastic().config.look_ahead == 0
+  assert gj.choco(compressor=compressors.sign()).config is None
+  assert made._replace(state=None).config is None
+
+
+def test_a_strategy_from_python_that_sent_nothing_is_reported():
+  result = gj.compare(
+    of_nnx(),
+    {'all_reduce': gj.all_reduce(), 'rare': gj.diloco(period=np.int64(7))},
+    workers=2,
+    steps=2,
+    optimizer=optax.sgd(0.1),
+  )
+  assert 'rare never exchanged in this run: its period of 7' in result.answer
+  (run,) = (run for run in result.summary['runs'] if run['name'] == 'rare')
+  assert run['strategy']['name'] == 'diloco'
+  assert run['strategy']['period'] == 7
 
 
 def has_look_ahead(name):
