@@ -87,6 +87,10 @@ def _goal() -> dict[str, float]:
   target, share = flags.FLAGS.target, flags.FLAGS.target_share
   if target is not None and share is not None:
     raise UserError('Give --target or --target_share, not both.')
+  if target == 0:
+    raise UserError(
+      '--target=0 is no target, since 0 stands for none; give a score near it.'
+    )
   goal = {} if target is None else {'target': target}
   if share is not None:
     goal = asking_for(share)

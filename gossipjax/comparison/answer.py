@@ -44,6 +44,7 @@ class Answer(NamedTuple):
     seeds: of the comparison, or of all runs of several comparisons, of which a
       row may have only some.
     steps: of each training, unless a row has its own.
+    own_seeds: whether a variant sets a seed, beside which config.seeds fails.
     measured_s: seconds of computing, of the run that has the fewest.
   """
 
@@ -60,6 +61,7 @@ class Answer(NamedTuple):
   command: str
   seeds: tuple[int, ...]
   steps: int
+  own_seeds: bool
   measured_s: float
 
   @property
@@ -123,7 +125,8 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   entries = {run['name']: run for run in summary['runs']}
   finished = [run for run in runs if run.name in entries]
   config = summary['config']
-  score, given = scores.goal(config)
+  ends = finished[0].config if finished else config  # Variants share these.
+  score, given = scores.goal({**config, 'cluster': ends.get('cluster')})
   groups = _groups(entries, finished)
   trained = [run for seeds in groups.values() for run in seeds.values() if run]
   if (metric := _metric(score, trained)) is None:
@@ -153,6 +156,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     summary.get('command', ''),
     tuple(config.get('seeds') or sorted({r.config['seed'] for r in finished})),
     config['steps'],
+    any('seed' in x for x in (config.get('variants') or {}).values()),
     min(float(run.records['train_s'][-1]) for run in trained),
   )
 

@@ -57,11 +57,11 @@ def _leader(answer: Answer, first: Row) -> str:
 
 
 def at_most(row: Row) -> str:
-  return 'at most ' if row.at_once else ''  # It may have reached it earlier.
+  return 'at most ' * row.at_once  # It may have reached it earlier.
 
 
 def time(row: Row) -> str:
-  return f'{at_most(row)}{seconds(row)}'
+  return at_most(row) + seconds(row)
 
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
@@ -79,8 +79,8 @@ def _longer(answer: Answer, slow: Row, fast: Row) -> str:
   if (slow.at_once and fast.at_once) or not fast_s:
     return ''
   bound = 'at least ' * fast.at_once + 'at most ' * slow.at_once
-  elsewhere = _elsewhere(answer, slow, fast)
-  return f', {bound}{slow_s / fast_s:.3g} times as long{elsewhere}'
+  ratio = f', {bound}{slow_s / fast_s:.3g} times as long'
+  return ratio + _elsewhere(answer, slow, fast)
 
 
 def seconds(row: Row) -> str:
@@ -91,8 +91,8 @@ def seconds(row: Row) -> str:
 
 def _doubt(answer: Answer) -> list[str]:
   """What few seeds, steps or evaluations leave open; announces a command."""
-  few = [*_too_few(answer), *_too_short(answer), *_too_rare(answer)]
-  doubts = [*next_comparison.never_exchanged(answer), *few]
+  doubts = next_comparison.never_exchanged(answer)
+  doubts += _too_few(answer) + _too_short(answer) + _too_rare(answer)
   hint = ' To decide, run:' if next_comparison.command(answer) else ''
   return [f'{"; ".join(doubts)}.{hint}'] if doubts else []
 
@@ -101,9 +101,9 @@ def _alike(answer: Answer, first: Row) -> list[str]:
   if not answer.within_noise:
     return []
   names = ', '.join(row.name for row in answer.within_noise)
-  subject = names + (' are' if len(answer.within_noise) > 1 else ' is')
+  are = 'are' if len(answer.within_noise) > 1 else 'is'
   return [
-    f'{subject} as fast as {first.name} within noise: measured seconds of '
+    f'{names} {are} as fast as {first.name} within noise: measured seconds of '
     f'computing vary by {100 * NOISE:.0f} %.'
   ]
 
@@ -113,12 +113,13 @@ def _too_few(answer: Answer) -> list[str]:
     return []
   seeds = min(len(common(row, answer.rows[0])) for row in unsure)
   few = {0: 'Without a common seed one', 1: 'One seed'}
-  subject = few.get(seeds, f'{seeds} seeds')
   others = ', '.join(
     f'{r.name} ({seconds(r) if r.arrives else "at best " + best(answer, r)})'
     for r in unsure
   )
-  return [f'{subject} cannot tell {answer.rows[0].name} from {others}']
+  hint = '; set config.seeds and no seed of a variant' * answer.own_seeds
+  subject = few.get(seeds, f'{seeds} seeds')
+  return [f'{subject} cannot tell {answer.rows[0].name} from {others}{hint}']
 
 
 def _too_short(answer: Answer) -> list[str]:
@@ -138,9 +139,10 @@ def _too_rare(answer: Answer) -> list[str]:
   rows = answer.first, *answer.undecided
   names = ', '.join(row.name for row in rows if row and row.at_once)
   what = 'who is first' if any(r.at_once for r in answer.undecided) else 'when'
-  some = 'with a seed ' * (len(answer.seeds) > 1)
-  text = f'{names} reached the target {some}at the first evaluation or before'
-  return [f'{text}; a smaller eval_every tells {what}'] if names else []
+  some = ' with a seed' * (len(answer.seeds) > 1)
+  text = f'{names} reached the target{some} at the first evaluation or before'
+  hint = f'evaluate more often (eval_every) to tell {what}'
+  return [f'{text}; {hint}'] if names else []
 
 
 def _price(answer: Answer, first: Row) -> str:
@@ -166,9 +168,8 @@ def best(answer: Answer, row: Row) -> str:
 def _never(answer: Answer) -> list[str]:
   if not answer.missed:
     return []
-  text = _missed(answer, answer.missed)
   every = ' with every seed' * (len(answer.seeds) > 1)
-  return [f'Did not reach the target{every}: {text}.']
+  return [f'Did not reach the target{every}: {_missed(answer, answer.missed)}.']
 
 
 def _missed(answer: Answer, rows: Sequence[Row]) -> str:
@@ -176,14 +177,12 @@ def _missed(answer: Answer, rows: Sequence[Row]) -> str:
 
 
 def _why(answer: Answer, row: Row) -> str:
+  if row.score is None and row.diverged:
+    return best(answer, row)
   if row.score is None:
-    return (
-      best(answer, row)
-      if row.diverged
-      else f'no score of its training{row.ending}'
-    )
+    return f'no score of its training{row.ending}'
   missed, of = [*row.each.values()].count(float('inf')), len(row.each)
-  seeds = f', {missed} of {of} seeds missed it' if of > 1 else ''
+  seeds = f', {missed} of {of} seeds missed it' * (of > 1)
   return f'at best {best(answer, row)}{seeds}{row.ending}'
 
 

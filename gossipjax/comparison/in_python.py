@@ -13,7 +13,7 @@ from gossipjax.aggregator import Strategy
 from gossipjax.comparison import compare as comparison
 from gossipjax.comparison import next_comparison
 from gossipjax.comparison.result import Result
-from gossipjax.comparison.variant import check, check_shared
+from gossipjax.comparison.variant import Variant, check, check_shared
 from gossipjax.config import defaults, in_python_arguments
 from gossipjax.config.variant_checks import check_name
 from gossipjax.config.variants import variants, without_seed
@@ -68,19 +68,27 @@ def compare(
     raise UserError('compare: resume=True needs the folder of a comparison.')
   numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}
   config = _config(strategies, numbers | settings)
-  tasks: dict[str, Task] = {}
-  runs = [
-    check(name, run, tasks, Overrides(task, strategies[label], optimizer))
-    for name, run in variants(config)
-    for label in [without_seed(name, run.seed)]
-  ]
-  check_shared(config, runs)
+  given = {k: Overrides(task, s, optimizer) for k, s in strategies.items()}
+  runs = _checked(config, given)
   temporary = None if folder else tempfile.TemporaryDirectory()
   where = folder or pathlib.Path(temporary.name) / 'run'
   summary = comparison.of_variants(
     config, runs, where, resume, audited, command=next_comparison.IN_PYTHON
   )
   return Result(summary, where, task, temporary)
+
+
+def _checked(
+  config: ConfigDict, given: Mapping[str, Overrides]
+) -> list[Variant]:
+  """The runs of a config, with what is given for each strategy by its label."""
+  tasks: dict[str, Task] = {}
+  runs = [
+    check(name, run, tasks, given[without_seed(name, run.seed)])
+    for name, run in variants(config)
+  ]
+  check_shared(config, runs)
+  return runs
 
 
 def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:

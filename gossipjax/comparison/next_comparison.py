@@ -28,7 +28,7 @@ def command(answer: Answer) -> str:
 
 
 def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
-  if not all(row.at_once for row in answer.undecided):
+  if not all(row.at_once for row in answer.undecided) and not answer.own_seeds:
     yield 'seeds', _more_seeds(answer.seeds)
   # --config.steps does not change the steps that a variant sets itself.
   longer = [2 * answer.steps] * any(

@@ -95,7 +95,7 @@ def _texts(
 ) -> dict[str, Any]:
   """What the page says in words and tables, beside its chart."""
   return {
-    'workers': tables.span(summary, 'workers'),
+    **{k: tables.span(summary, k) for k in ('workers', 'steps', 'batch_size')},
     'answer': answer_text.paragraphs(found) if found else [],
     'answered': answer_table.rows(found) if found else [],
     'table': tables.rows(summary),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from gossipjax.comparison.units import deviation
+from gossipjax.errors import UserError
 from gossipjax.results import total_time
 from gossipjax.tasks import checks
 from gossipjax.tasks.task import Task, is_higher
@@ -51,6 +52,16 @@ def contradiction(config: Mapping[str, Any]) -> str:
   if not any(ends) or judged == ends:
     return ''
   return f'{ends[0]} {ends[1]:g} and {judged[0]} {judged[1]:g}'
+
+
+def check_share(column: str, target: float) -> None:
+  """Raises a UserError for a target of an accuracy that is above 1."""
+  if column in ACCURACY and target > 1:
+    share = f', such as {target / 100:g}' * (2 < target <= 100)
+    raise UserError(
+      f'The target is an accuracy of {target:g}; an accuracy is a share, from '
+      f'0 to 1{share}.'
+    )
 
 
 def _named(part: Mapping[str, Any]) -> tuple[str, float]:

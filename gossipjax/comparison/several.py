@@ -2,11 +2,18 @@
 
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gossipjax.comparison import answer, report, scores, table
+from gossipjax.comparison import (
+  answer,
+  next_comparison,
+  report,
+  scores,
+  table,
+)
 from gossipjax.config import defaults
+from gossipjax.config.variants import changes_by_name, merged_by_name
 from gossipjax.errors import UserError
 from gossipjax.results import reader, total_time, workdir
 
@@ -35,19 +42,7 @@ def joined(
   """
   summaries = [reader.summary(folder) for folder in folders]
   configs = [{**defaults.filled(s['config']), **goal} for s in summaries]
-  first = configs[0]
-  for folder, config in zip(folders, configs, strict=True):
-    if goal and any(scores.goal({'cluster': config.get('cluster')})):
-      raise UserError(
-        f'The runs in {folder} ended at the target of config.cluster; they do '
-        'not show which ones would reach another target.'
-      )
-    for key in {**first, **config}:
-      if key not in FREE and config.get(key) != first.get(key):
-        raise UserError(
-          f'{folder} has another config.{key} than {folders[0]}; report them '
-          'one by one.'
-        )
+  _check_alike(folders, configs, goal)
   names = _names(folders)
   runs = [
     run._replace(name=names[run.workdir] + run.name)
@@ -59,13 +54,55 @@ def joined(
     for folder, summary in zip(folders, summaries, strict=True)
     for entry in summary['runs']
   ]
+  each = {
+    names[folder] + name: config
+    for folder, shared in zip(folders, configs, strict=True)
+    for name, config in _variants({**shared, 'seeds': []})
+  }
   merged = {
-    'config': {**first, 'seeds': [], 'variants': {}},
+    'config': {**configs[0], 'seeds': [], 'variants': each},
     'runs': entries,
     'command': _asking(_shared(summaries, 'command', ''), goal),
     'commit': _shared(summaries, 'commit', 'several'),
   }
   return {**summaries[0], **merged}, runs
+
+
+def _check_alike(
+  folders: Sequence[pathlib.Path],
+  configs: Sequence[dict[str, Any]],
+  goal: Mapping[str, float],
+) -> None:
+  """Raises a UserError if comparisons have no common target."""
+  first = configs[0]
+  for folder, config in zip(folders, configs, strict=True):
+    if goal and any(map(_ends, merged_by_name(config).values())):
+      raise UserError(
+        f'The runs in {folder} ended at the target of config.cluster; they do '
+        'not show which ones would reach another target.'
+      )
+    for key in {**first, **config}:
+      if key not in FREE and config.get(key) != first.get(key):
+        raise UserError(
+          f'{folder} has another config.{key} than {folders[0]}; report them '
+          'one by one.'
+        )
+
+
+def _variants(
+  config: Mapping[str, Any],
+) -> Iterator[tuple[str, dict[str, Any]]]:
+  """Yields the name and the whole config of each variant; a seed only if the
+  variant sets it."""
+  changes = changes_by_name(config)
+  for name, found in merged_by_name(config).items():
+    own = 'seed' in changes[name]
+    yield name, {k: v for k, v in found.items() if k != 'seed' or own}
+
+
+def _ends(config: Mapping[str, Any]) -> bool:
+  """Whether a run ends at a target of its own, in virtual time."""
+  return any(scores.goal({'cluster': config.get('cluster')}))
 
 
 def _check_seconds(
@@ -100,8 +137,10 @@ def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
 
 def _asking(command: str, goal: Mapping[str, float]) -> str:
   """Adds a target to a command; of two flags of one key, the last counts."""
-  return command and shlex.join(
-    [*shlex.split(command), *(f'--config.{k}={v:g}' for k, v in goal.items())]
+  if command in ('', next_comparison.IN_PYTHON):
+    return command
+  return shlex.join(
+    [*shlex.split(command), *(f'--config.{k}={v}' for k, v in goal.items())]
   )
 
 
@@ -128,7 +167,8 @@ def write(
     path: of the page.
 
   Raises:
-    UserError: as for `joined`, or the file at `path` is no such page.
+    UserError: as for `joined`, or the file at `path` is no such page, or the
+      target is an accuracy above 1.
   """
   head = path.read_bytes()[:1000] if path.is_file() else MARKS[0]
   if not any(mark in head for mark in MARKS):
@@ -137,5 +177,8 @@ def write(
       'the file away.'
     )
   summary, runs = joined(folders, goal)
+  found = answer.of(summary, runs)
+  if found and goal:
+    scores.check_share(found.metric, found.target)
   workdir.write(path, report.page(summary, runs))
-  return table.markdown(summary, answer.of(summary, runs))
+  return table.markdown(summary, found)

@@ -84,7 +84,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
 def _relative_bytes(run: dict[str, Any], summary: dict[str, Any]) -> str:
   """'' if either diverged or ended early, or if the first run sent nothing."""
   first = summary['runs'][0]
-  configs = merged_by_name(summary['config'])
+  configs = merged_by_name({**summary['config'], 'seeds': ()})
   for entry in (first, run):
     config = configs.get(over_seeds.variant(entry), entry)
     if entry.get('diverged') or entry['steps'] < config.get('steps', 0):

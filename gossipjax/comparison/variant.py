@@ -95,13 +95,9 @@ def _check_target(config: ConfigDict, run: Run) -> None:
         f'config.target_score={chosen} is not a score of the task'
         f'{nearest(chosen, known)}'
       )
-  _, target = scores.goal(config)
-  if target > 1 and scores.of_task(config, run.task)[0] in scores.ACCURACY:
-    share = f', such as {target / 100:g}' * (2 < target <= 100)
-    raise UserError(
-      f'The target is an accuracy of {target:g}; an accuracy is a share, from '
-      f'0 to 1{share}.'
-    )
+  scores.check_share(
+    scores.of_task(config, run.task)[0], scores.goal(config)[1]
+  )
 
 
 def _names(config: ConfigDict, given: Overrides) -> Names:

@@ -317,8 +317,8 @@ def test_a_target_reached_at_the_first_evaluation_bounds_the_costs(tmp_path):
     'on 1gbe: sparse, in at most 0.2 s; dense takes at most 1.1 s. ' in text[0]
   )
   assert (
-    'sparse, dense reached the target at the first evaluation or before; a '
-    'smaller eval_every tells who is first.'
+    'sparse, dense reached the target at the first evaluation or before; '
+    'evaluate more often (eval_every) to tell who is first.'
   ) in text[0]
   assert 'sparse sends at most 20 B per worker until then' in text[0]
   shown = answer_table.rows(both)
@@ -334,8 +334,8 @@ def test_a_target_reached_at_the_first_evaluation_bounds_the_costs(tmp_path):
   assert ', at least 11 times as long' in answer_text.paragraphs(one)[0]
   assert answer_table.rows(one)[0]['speed-up over dense'] == 'at least 11 x'
   assert (
-    'sparse reached the target at the first evaluation or before; a smaller '
-    'eval_every tells when.'
+    'sparse reached the target at the first evaluation or before; '
+    'evaluate more often (eval_every) to tell when.'
   ) in answer_text.paragraphs(one)[0]
   # Three seeds do not decide it either.
   seeds = {f'{n}-seed{s}': r for s in range(3) for n, r in runs.items()}
@@ -563,6 +563,48 @@ def test_comparison_md_gives_the_range_of_the_steps_of_variants():
   assert '2 workers, 4 to 50 steps of 16 examples each' in text
 
 
+def test_joined_comparisons_keep_the_settings_of_their_variants(tmp_path):
+  variants = {'dense': {}, 'wide': {'batch_size': 50, 'workers': 4, 'seed': 1}}
+  config = workdirs.config(**variants) | {'steps': 3}
+  folder = workdirs.claim(tmp_path / 'a', config, command='gossipjax.compare')
+  for name, seed in (('dense', 0), ('wide', 1)):
+    records = curve(SCORES)
+    last = {
+      k: max(v) if isinstance(v, list) else v for k, v in records[-1].items()
+    }
+    last['steps'] = last['step']
+    workdirs.run(folder, name, records, seed=seed, **last)
+  summary, runs = several.joined([folder], {'target': 0.9})
+  found = answer.of(summary, runs)
+  text = table.markdown(summary, found)
+  assert '2 to 4 workers, 3 steps of 16 to 50 examples each' in text
+  doubt = answer_text.paragraphs(found)[0]
+  assert 'Without a common seed one cannot tell' in doubt
+  assert 'set config.seeds and no seed of a variant' in doubt
+  assert found.own_seeds and 'To decide' not in doubt
+
+
+def test_a_target_that_no_accuracy_has_is_refused(tmp_path):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**ONE), command='')
+  workdirs.run(folder, 'dense', curve(SCORES), seed=0)
+  with pytest.raises(UserError, match=r'accuracy of 92; .*, such as 0\.92'):
+    several.write([folder], tmp_path / 'out.html', {'target': 92.0})
+  assert not (tmp_path / 'out.html').exists()
+
+
+def test_runs_that_variants_end_at_a_target_are_judged_by_it(tmp_path):
+  ends = {'target': 0.5, 'target_score': 'accuracy'}
+  variants = {k: {'cluster': ends, **v} for k, v in TWO.items()}
+  config = workdirs.config(**variants) | {'cluster': {}}
+  folder = workdirs.claim(tmp_path / 'a', config, command=COMMAND)
+  for name in TWO:
+    workdirs.run(folder, name, curve((0.2, 0.6)), seed=0)
+  found = answer.of(*several.joined([folder]))
+  assert (found.target, found.share) == (0.5, 0)
+  with pytest.raises(UserError, match=r'a ended at the target of config\.clus'):
+    several.joined([folder], {'target': 0.3})
+
+
 def test_several_workdirs_are_joined_into_one_comparison(tmp_path):
   folders = []
   for name, seconds in (('a', 1.0), ('b', 0.1)):
@@ -599,7 +641,7 @@ def test_a_finished_comparison_can_be_answered_for_another_target(tmp_path):
   ):
     result = answer.of(*several.joined([folder], goal))
     assert result.target == pytest.approx(target)
-    flags = ' '.join(f'--config.{k}={v:g}' for k, v in goal.items())
+    flags = ' '.join(f'--config.{k}={v}' for k, v in goal.items())
     assert result.command == f'{COMMAND} {flags}'
     assert result.reference.total.mean < best.reference.total.mean
   ends = {'cluster': {'target': 0.5, 'target_score': 'accuracy'}}

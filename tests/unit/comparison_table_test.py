@@ -36,6 +36,13 @@ def test_bytes_of_a_run_that_ended_early_are_not_compared():
   runs = [RUN | {'name': name, 'steps': n} for name, n in lengths.items()]
   found = table.rows({'config': config, 'runs': runs})
   assert [row[column] for row in found] == ['1 x', '']
+  seeds = [
+    run | {'name': f'{run["name"]}-seed{s}', 'seed': s}
+    for run in runs
+    for s in (0, 1)
+  ]
+  found = table.rows({'config': config | {'seeds': [0, 1]}, 'runs': seeds})
+  assert [row[column] for row in found] == ['1 x', '']
   config['variants'] = {'a': {}, 'b': {'steps': 5}}
   found = table.rows({'config': config, 'runs': runs})
   assert [row[column] for row in found] == ['1 x', '1 x']
