@@ -57,7 +57,7 @@ def draw(
         axes.axhline(found.target, color='0.4', ls='--', lw=1, label='target')
       units.ticks(axes.xaxis, UNITS.get(cost, ''))
     panels[0].set_ylabel(label)
-    if score.endswith('loss') and _has_points(panels[0]):
+    if score.endswith('loss') and _is_positive(panels[0]):
       panels[0].set_yscale('log')
     units.ticks(panels[0].yaxis, '%' if score == 'test_accuracy' else '')
     shown = panels[0].get_lines()
@@ -90,10 +90,10 @@ def _panel(
   axes: Axes, lines: dict[str, Columns], cost: str, score: str
 ) -> None:
   """Draws a line per run through the records with both cost and score."""
-  nothing = np.array([])
   for i, (name, records) in enumerate(lines.items()):
-    x, y = records.get(cost, nothing), records.get(score, nothing)
-    known = ~(np.isnan(x) | np.isnan(y)) if x.size else []
+    x = records.get(cost, np.array([]))
+    y = records.get(score, np.full(x.shape, np.nan))
+    known = ~(np.isnan(x) | np.isnan(y))
     axes.plot(
       x[known],
       y[known],
@@ -113,6 +113,12 @@ def _panel(
 def _has_points(axes: Axes) -> bool:
   """Whether there is a point; an axis without any cannot be logarithmic."""
   return any(np.size(line.get_xdata()) for line in axes.lines)
+
+
+def _is_positive(axes: Axes) -> bool:
+  """Whether there is a point, and all are above 0."""
+  heights = [np.asarray(line.get_ydata(), float) for line in axes.lines]
+  return _has_points(axes) and bool((np.concatenate(heights) > 0).all())
 
 
 def _scale(axes: Axes, lines: dict[str, Columns], cost: str) -> None:

@@ -1,5 +1,5 @@
 // report.html: chooses axes, hides lines, sorts tables.
-const told = JSON.parse(document.getElementById('data').textContent);
+const content = JSON.parse(document.getElementById('data').textContent);
 const by = id => document.getElementById(id);
 const chosen = {x: by('cost'), y: by('score')};
 
@@ -44,7 +44,7 @@ function logTicks(low, high) {
 
 function draw(plot, model) {
   const [x, y] = [chosen.x.value, chosen.y.value];
-  const points = Object.entries(told.lines).map(([run, line]) => {
+  const points = content.lines.map(([run, line]) => {
     const log = by('logx').checked, logy = by('logy').checked;
     const known = line.step.map((_, i) => i).filter(i =>
         line[y][i] !== null && line[x][i] !== null
@@ -77,10 +77,10 @@ function draw(plot, model) {
       major_code: 'return logTicks(cb_data.start, cb_data.end)',
     } : {});
     axis.formatter.args = {axis: key, readable};
-    axis.axis_label = told.costs[key] ?? told.scores[key];
+    axis.axis_label = content.costs[key] ?? content.scores[key];
   }
-  const target = model('target'), aimed = told.target?.score === y;
-  target.data_source.data = {y: aimed ? [told.target.value] : []};
+  const target = model('target'), aimed = content.target?.score === y;
+  target.data_source.data = {y: aimed ? [content.target.value] : []};
   by('target').hidden = !aimed;
   by('empty').hidden = points.some(data => data.x.length);
 }
@@ -128,7 +128,7 @@ document.querySelectorAll('th button').forEach(button => {
   button.onclick = () => sort(button.parentElement);
 });
 
-Bokeh.embed.embed_item(told.chart, 'chart').then(() => {
+Bokeh.embed.embed_item(content.chart, 'chart').then(() => {
   const doc = Bokeh.documents[0];
   const model = name => doc.get_model_by_name(name);
   const plot = model('chart');
@@ -142,7 +142,9 @@ Bokeh.embed.embed_item(told.chart, 'chart').then(() => {
     again();
   };
   chosen.y.onchange = () => {
-    by('logy').checked = chosen.y.value.endsWith('loss');
+    const y = chosen.y.value;
+    by('logy').checked = y.endsWith('loss') && content.lines.every(
+        ([, line]) => line[y].every(value => value === null || value > 0));
     again();
   };
   by('logx').onchange = by('logy').onchange = again;

@@ -51,11 +51,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     runs: of the comparison, those that have records.
   """
   frame, found = frames.of_runs(runs), answer.of(summary, runs)
-  plain, costs = _costs(
-    frame,
-    summary['config'],
-    total_time.kind(runs[0]),
-  )
+  plain, costs = _costs(frame, summary['config'], total_time.kind(runs[0]))
   shown = scores.columns([frame]) | OTHERS
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
@@ -70,7 +66,10 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     'chart': chart.chart(len(lines), costs, shown, several),
     'costs': costs,
     'scores': shown,
-    'lines': {name: chart.numbers(rows[keys]) for name, rows in lines.items()},
+    # Not an object: in JavaScript, names that are numbers would come first.
+    'lines': [
+      (name, chart.numbers(rows[keys])) for name, rows in lines.items()
+    ],
     'target': found and {'score': found.metric, 'value': found.target},
   }
   scripts = [*chart.scripts(), (HERE / 'report.js').read_text('utf-8')]

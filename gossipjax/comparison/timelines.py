@@ -1,7 +1,7 @@
 """timeline.png: what workers do at the beginning of runs in virtual time."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   """
   if not spans:
     return
-  until, names = min(map(_shown, spans.values())), list(spans)
+  until, names = _shown(spans.values()), list(spans)
   is_cut = any(end > until for each in spans.values() for *_, end in each)
   rows = -(-len(names) // 2)
   figure = Figure(figsize=(13, 0.6 + 1.9 * rows), layout='constrained')
@@ -46,16 +46,18 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   figure.savefig(folder / 'timeline.png', dpi=110)
 
 
-def _shown(spans: Sequence[Span]) -> float:
-  """Virtual seconds until the fastest worker has computed STEPS gradients, or
-  until all have computed their last one if none has as many."""
-  ends = {}
-  for worker, kind, _, end in spans:
-    if kind == 'compute':
-      ends.setdefault(worker, []).append(end)
-  reached = [times[STEPS - 1] for times in ends.values() if times[STEPS - 1 :]]
-  every = [times[-1] for times in ends.values()]
-  return min(reached) if reached else max(every, default=1.0)
+def _shown(runs: Iterable[Sequence[Span]]) -> float:
+  """Virtual seconds until the fastest worker has computed STEPS gradients, in
+  the run where that is soonest; until the last gradient if no worker has."""
+  reached, last = [], []
+  for spans in runs:
+    ends: dict[int, list[float]] = {}
+    for worker, kind, _, end in spans:
+      if kind == 'compute':
+        ends.setdefault(worker, []).append(end)
+    reached += [t[STEPS - 1] for t in ends.values() if len(t) >= STEPS]
+    last += [times[-1] for times in ends.values()]
+  return min(reached) if reached else max(last, default=1.0)
 
 
 def _bars(axes: Axes, spans: Sequence[Span]) -> None:

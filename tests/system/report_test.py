@@ -154,6 +154,24 @@ def test_lines_follow_the_chosen_axes(opened, two):
   assert page.model('chart', 'left[0].axis_label') == 'held-out loss'
 
 
+def test_names_that_are_numbers_keep_their_lines(opened, tmp_path):
+  names = ['dense', '8', '2']
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {
+        name: [record(s, train_loss=i - 1.0) for s in (1, 2)]
+        for i, name in enumerate(names)
+      },
+    )
+  )
+  page.tab.select_option('#score', 'train_loss')
+  assert not page.tab.is_checked('#logy')  # A loss is not above 0.
+  for i, name in enumerate(names):
+    data = page.model(f'line{i}', 'data_source.data')
+    assert {*data['run']} == {name} and {*data['y']} == {i - 1.0}
+
+
 def test_all_links_and_scores_can_be_chosen_the_configured_link_first(
   opened, two
 ):

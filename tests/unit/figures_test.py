@@ -38,6 +38,37 @@ def test_every_run_is_in_the_legend(tmp_path, drawn):
     assert [n for n in legend_labels(figure) if n != 'target'] == NAMES
 
 
+def test_a_run_that_diverged_before_its_first_score_is_in_the_legend_only(
+  tmp_path, drawn
+):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(good={}, bad={}))
+  unscored = {'test_accuracy': None, 'test_loss': None}
+  mae = lambda s: record(s, **unscored, scores={'test_mae': 1 / s})
+  workdirs.run(folder, 'good', [mae(1), mae(2), mae(4)])
+  workdirs.run(folder, 'bad', [record(s, **unscored) for s in (1, 2)])
+  figures.draw(folder, reader.summary(folder), reader.read(folder))
+  names = [figure.axes[0].get_ylabel() for figure in drawn]
+  (figure,) = (f for f, name in zip(drawn, names, strict=True) if 'mae' in name)
+  assert legend_labels(figure)[:2] == ['good', 'bad']
+  good, bad = figure.axes[0].lines[:2]
+  assert (len(good.get_xdata()), len(bad.get_xdata())) == (3, 0)
+
+
+@pytest.mark.parametrize('last, scale', [(0.25, 'log'), (-0.5, 'linear')])
+def test_a_loss_has_a_logarithmic_axis_if_it_is_positive(
+  tmp_path, drawn, last, scale
+):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(dense={}))
+  losses = {1: 1.0, 2: 0.5, 4: last}
+  records = [record(s, train_loss=x, test_loss=x) for s, x in losses.items()]
+  workdirs.run(folder, 'dense', records)
+  figures.draw(folder, reader.summary(folder), reader.read(folder))
+  axes = {figure.axes[0].get_ylabel(): figure.axes[0] for figure in drawn}
+  for name in ('training loss', 'held-out loss'):
+    assert axes[name].get_yscale() == scale
+    assert len(axes[name].lines[0].get_ydata()) == 3
+
+
 def test_an_axis_of_bytes_from_0_skips_decades_without_data(tmp_path, drawn):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(dense={}))
   sent = {1: 0, 2: 38_000, 4: 400_000}
@@ -74,6 +105,9 @@ def test_a_starved_worker_does_not_shorten_the_timelines(tmp_path, drawn):
   (figure,) = drawn
   assert figure.axes[0].get_xlim() == pytest.approx((0, 4.0))
   assert figure.axes[0].get_xlabel() == 'virtual seconds (the beginning only)'
+  stalled = [(0, 'compute', 0.0, 0.1), (0, 'wait', 0.1, 9.0)]
+  timelines.draw(tmp_path, {'stalled': stalled, 'a': spans})
+  assert drawn.pop().axes[0].get_xlim() == pytest.approx((0, 4.0))
   few = [(0, 'compute', 0.0, 3.0), (1, 'compute', 0.0, 2.0)]
   timelines.draw(tmp_path, {'few': few})
   assert drawn[1].axes[0].get_xlim() == pytest.approx((0, 3.0))
