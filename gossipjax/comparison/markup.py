@@ -9,7 +9,9 @@ from tabulate import tabulate
 
 def escaped(text: str) -> str:
   """Markdown that shows a text, such as a file's name, as it is."""
-  return re.sub(r'[&<>|`\[\]\\]', lambda x: f'&#{ord(x[0])};', text)
+  # An underscore within a word is one already.
+  special = r'[&<>|`\[\]\\*~]|(?<![^\W_])_|_(?![^\W_])'
+  return re.sub(special, lambda x: f'&#{ord(x[0])};', text)
 
 
 def escaped_rows(rows: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:

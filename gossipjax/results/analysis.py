@@ -155,10 +155,10 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
 
   Returns:
     A row per variant, or per variant and step: `seeds`, the number of seeds
-    with that row, and for each metric `METRIC_mean` and `METRIC_sd`, the sample
-    standard deviation. `METRIC_sd` is NaN for one seed. A mean with NEVER is
-    NEVER. Both are NaN where a seed lacks the value: it diverged, or still
-    runs.
+    with that row; `step`, NaN if it differs (not of `to_target`); and for each
+    metric `METRIC_mean` and `METRIC_sd`, the sample standard deviation.
+    `METRIC_sd` is NaN for one seed. A mean with NEVER is NEVER. Both are NaN
+    where a seed lacks the value: it diverged, or still runs.
 
   Raises:
     UserError: a column is missing, or two runs of a variant have the same seed.
@@ -181,6 +181,9 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
   known = {metric: frame[metric].where(here == ever) for metric in metrics}
   groups = frame.assign(**known).groupby(by, observed=True, sort=False)
   found = {'seeds': groups['seed'].nunique()}
+  if per_run and 'reached' not in frame:
+    step = groups['step']
+    found['step'] = step.first().where(step.nunique() == 1)
   for metric in metrics:
     found[f'{metric}_mean'] = groups[metric].agg(lambda x: x.mean(skipna=False))
     found[f'{metric}_sd'] = groups[metric].agg(

@@ -17,12 +17,13 @@ def load(*workdirs: str | pathlib.Path) -> pd.DataFrame:
   """Reads the records of finished and running comparisons.
 
   Returns:
-    See `of_runs`.
+    See `of_runs`. A run that diverged before its first record has a row of step
+    0 without figures.
 
   Raises:
     UserError: see `reader.read`.
   """
-  return of_runs(reader.read(*workdirs))
+  return of_runs(reader.read(*workdirs, lost=True))
 
 
 def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
@@ -47,9 +48,7 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
   for name, values in facts.items():
     if isinstance(values[0], str):
       facts[name] = pd.Categorical(values, values.unique())
-  records = [
-    pd.DataFrame(_records(run) | total_time.columns(run)) for run in runs
-  ]
+  records = [pd.DataFrame(_records(run)) for run in runs]
   index = facts.index.repeat([len(rows) for rows in records])
   frame = pd.concat(
     [
@@ -65,11 +64,13 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
 
 
 def _records(run: reader.Run) -> dict[str, Any]:
-  if not total_time.has_own_link(run.config):
-    return dict(run.records)
-  link = f'comm_{total_time.link_name(run.config)}_s'
-  renamed = lambda name: 'comm_cluster_s' if name == link else name
-  return {renamed(name): column for name, column in run.records.items()}
+  """The columns of a run; of one without records only its step, 0."""
+  found, link = dict(run.records), f'comm_{total_time.link_name(run.config)}_s'
+  if len(found) > 1:
+    found |= total_time.columns(run)
+  own_link = total_time.has_own_link(run.config)
+  renamed = lambda name: 'comm_cluster_s' if own_link and name == link else name
+  return {renamed(name): column for name, column in found.items()}
 
 
 def one_per_step(frame: pd.DataFrame) -> pd.DataFrame:

@@ -47,8 +47,13 @@ class Run(NamedTuple):
     return without_seed(self.name, self.config['seed'])
 
 
-def read(*workdirs: str | pathlib.Path) -> list[Run]:
+def read(*workdirs: str | pathlib.Path, lost: bool = False) -> list[Run]:
   """Returns all variants with a record, in the order of arguments and configs.
+
+  Args:
+    *workdirs: folders of comparisons.
+    lost: whether to return also those that diverged before their first record,
+      with a record of step 0 that has no other column.
 
   Raises:
     UserError: a folder is not a workdir of `run`, is damaged, holds no record,
@@ -69,8 +74,8 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
   _check_schema({f: c.get('schema', SCHEMA) for f, c in claims.items()})
   for folder, claim in claims.items():
     _finished(folder)  # Refuses a config.json that was changed.
-    runs = list(_runs(folder, claim))
-    if not runs:
+    runs = list(_runs(folder, claim, lost))
+    if not any(len(run.records) > 1 for run in runs):
       raise UserError(_without_records(folder, claim))
     found += runs
   return found
@@ -172,7 +177,9 @@ def _end(folder: pathlib.Path, config: dict[str, Any]) -> dict[str, Any] | None:
   return found if found and workdir.is_over(found, steps, cluster) else None
 
 
-def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
+def _runs(
+  folder: pathlib.Path, claim: dict[str, Any], lost: bool
+) -> Iterator[Run]:
   config, higher = claim['config'], tuple(claim.get('higher_is_better', ()))
   machine = tuple(claim.get('devices', ())), claim.get('processes', 1)
   for name, run in merged_by_name(config).items():
@@ -183,5 +190,7 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
       record_order.check(path, records['step'], run)  # Names the line.
     record_order.check_end(path, records.get('step', _NONE), end)
     end = _end(folder / name, run)  # Refuses any other change of the files.
+    if lost and not records and end and end.get('diverged'):
+      records = {'step': np.zeros(1, int)}
     if records:
       yield Run(folder, name, run, records, end, higher, *machine)

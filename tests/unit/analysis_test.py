@@ -470,6 +470,26 @@ def test_a_step_that_one_seed_lacks_has_no_mean(folder, tmp_path):
   assert mean['sparse', 4] > 0  # It has one seed only.
 
 
+def test_a_seed_that_diverged_before_its_first_record_counts(folder, tmp_path):
+  other = workdirs.claim(tmp_path / 'seed1', workdirs.config(1, **TWO))
+  workdirs.run(other, 'dense', [], diverged='The loss is NaN.')
+  workdirs.run(other, 'sparse', [record(s) for s in (1, 2, 4)])
+  frame = analysis.load(folder, other)
+  (lost,) = frame[frame['step'] == 0].to_dict('records')
+  assert lost['diverged'] and lost['seed'] == 1 and math.isnan(lost['total_s'])
+  ends = analysis.over_seeds(analysis.final(frame), 'test_loss')
+  ends = ends.set_index('run')
+  assert ends['seeds'].tolist() == [2, 2]
+  assert math.isnan(ends['test_loss_mean']['dense'])
+  assert ends['test_loss_mean']['sparse'] == 0.25
+  assert ends['step']['sparse'] == 4 and math.isnan(ends['step']['dense'])
+  cost = analysis.over_seeds(
+    analysis.to_target(frame, 'test_loss', 0.5), 'bytes_sent'
+  )
+  assert 'step' not in cost
+  assert cost.set_index('run')['bytes_sent_mean']['dense'] == analysis.NEVER
+
+
 def test_the_second_record_of_the_last_step_of_a_stalled_run_counts(tmp_path):
   config = workdirs.config() | {'cluster': {'asynchronous': False}}
   folder = workdirs.claim(tmp_path / 'a', config)

@@ -5,6 +5,7 @@ import pytest
 from gossipjax.comparison import markup, progress, table
 
 EVIL = ['<img src=x onerror=alert(1)>.json', 'a|b', '[x](y)', '`c`', '[/red]']
+EVIL += ['__old__', 'my*link*.json', '~~b~~', 'a_ b _c']
 
 
 def summary(name: str) -> dict:
@@ -30,6 +31,10 @@ def test_markdown_escapes_a_name(name):
   assert name not in text and markup.escaped(name) in text
   rows = [line for line in text.splitlines() if line.startswith('|')]
   assert len({line.count('|') for line in rows}) == 1
+
+
+def test_an_underscore_within_a_word_needs_no_escape():
+  assert markup.escaped('all_reduce_2') == 'all_reduce_2'
 
 
 @pytest.mark.parametrize('name', EVIL)
