@@ -29,7 +29,7 @@ def nearest_runs(
   sentences = [
     f'--known={folder}: {_not_shown([k for k in known if k.table == name])}\n'
     for folder in folders
-    if (name := str(pathlib.Path(folder))) not in shown
+    if (name := str(pathlib.Path(folder).expanduser())) not in shown
   ]
   return ''.join(sentences) + head, table
 

@@ -215,6 +215,31 @@ def test_a_run_that_diverged_before_a_record_misses_the_target(tmp_path):
   assert math.isnan(found.value)
 
 
+def test_runs_that_sent_nothing_or_have_no_known_strategy_are_no_evidence(
+  tmp_path,
+):
+  """The first sent nothing; of the second only a label is known."""
+  silent = {'strategy': {'name': 'diloco', 'period': 500}}
+  own = {'optimizer': {'name': 'own'}}
+  label = {'strategy': {'name': 'gossip'}} | own
+  full = {'strategy': {'name': 'topk'}} | own
+  full['strategy'] |= resolve.strategy_config('topk').to_dict()
+  config = workdirs.config(dense={}, silent=silent, label=label, full=full)
+  folder = workdirs.claim(tmp_path / 'a', config)
+  for name in config['variants']:
+    nothing = {'bytes_sent': [0, 0]} if name == 'silent' else {}
+    records = [workdirs.record(s, **nothing) for s in (1, 2, 4)]
+    workdirs.run(folder, name, records)
+  assert [k.strategy for k in known_workdirs.of_workdirs([folder])] == ['topk']
+
+
+def test_upper_bounds_of_steps_have_no_ratio(tmp_path):
+  """Both reach half of all-reduce's best at the first evaluation or before."""
+  folder = workdir_with(tmp_path / 'a', (0.5, 1.0))
+  (found,) = known_workdirs.of_workdirs([folder], 0.5)
+  assert found.missed == 0 and math.isnan(found.relative_steps)
+
+
 def test_a_strategy_counts_at_the_best_of_its_learning_rates(tmp_path):
   variant = lambda name, rate, **more: {
     'strategy': {'name': name, **more},
@@ -247,12 +272,14 @@ def test_a_strategy_counts_at_the_best_of_its_learning_rates(tmp_path):
 
 
 def test_the_target_of_the_call_replaces_that_of_a_workdir(tmp_path):
-  """Its own is 0.3, the call's is 0.5: half of the best score of all-reduce."""
+  """Its own is 0.3, the call's is 0.6 of all-reduce's best score, 1. The seeds of
+  all-reduce need 1.2 steps, those of topk 2.4 and 4."""
   folder = workdir_with(tmp_path / 'a', (0.5, 0.6), target=0.3)
   (found,) = known_workdirs.of_workdirs([folder])
   assert found.missed == 0.5
-  (found,) = known_workdirs.of_workdirs([folder], 0.5)
-  assert (found.missed, found.relative_steps) == (0, 2)
+  (found,) = known_workdirs.of_workdirs([folder], 0.6)
+  assert found.missed == 0
+  assert found.relative_steps == pytest.approx((2.4 + 4) / 2 / 1.2)
 
 
 def test_runs_that_end_early_or_lack_all_reduce_are_no_evidence(
