@@ -87,11 +87,12 @@ def check(config: ConfigDict) -> None:
       or it uses a cluster, an engine or several devices per worker, whose
       seconds `advise` does not measure.
   """
-  if config.get('devices_per_worker', 0) > 1:
-    raise UserError(
-      'advise measures workers of one device; set config.devices_per_worker=0.'
-    )
   for name, run in variants(config):
+    if run.get('devices_per_worker', 0) > 1:
+      raise UserError(
+        'advise measures workers of one device; set '
+        'config.devices_per_worker=0.'
+      )
     for key in ('task', 'split', 'workers', 'steps'):
       if run[key] != config[key]:
         raise UserError(

@@ -115,17 +115,25 @@ def main(
   _show_steps(forecasts, link)
   better = advise.faster(forecasts, link)
   if not better:
-    print(
-      'Use all-reduce: on this link nothing is faster than its '
-      f'{units.duration(forecasts[0].step_s(link))} a step by more than '
-      f'{100 * NOISE:.0f} %.'
-    )
+    print(_none_faster(forecasts, link))
     return
   again = f'python -m gossipjax advise {shlex.join(words)}'
   if given.minutes > 0:
     advise_pilots.attempt(config, name, forecasts, link, interrupted, again)
   else:
     print(advise_pilots.untried(forecasts, link, again, 5))
+
+
+def _none_faster(forecasts: list[Forecast], link: network.Link) -> str:
+  """What to do if no measured step is faster than that of all-reduce."""
+  step = units.duration(forecasts[0].step_s(link))
+  text = (
+    f'Use all-reduce: on this link nothing is faster than its {step} a step by '
+    f'more than {100 * NOISE:.0f} %.'
+  )
+  if len(forecasts) == 1:
+    text = 'Nothing is tried; set a shorter period, or more config.steps.'
+  return text + ' No tuned.py is written.' * flags.FLAGS.tune
 
 
 def _check_flags(given: flags.FlagValues) -> None:

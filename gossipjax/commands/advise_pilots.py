@@ -132,7 +132,11 @@ def _rounds(
     reason = f'Not tried; that takes --minutes={math.ceil(1.5 * all_s / 60)}'
   reasons = {
     reason: [name for name in names if name not in plan.names],
-    _NO_FASTER: [f.name for f in forecasts[1:] if f not in better],
+    _NO_FASTER: [
+      f.name
+      for f in forecasts[1:]
+      if f not in better and f.name not in plan.names
+    ],
   }
   return rounds, recommendation.left_out(rounds, plan.names, reasons)
 

@@ -87,6 +87,24 @@ def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
   assert '| dense' in ended.out
 
 
+def test_a_strategy_left_out_for_its_period_is_not_called_slow(tmp_path):
+  ended = program.run(
+    tmp_path,
+    'advise',
+    '--config=configs/default.py:diloco',
+    '--config.steps=80',
+    '--link=wan',
+    '--minutes=1',
+    '--tune',
+    module='gossipjax',
+  )
+  assert ended.code == 0, ended.err
+  assert 'diloco is left out: its period of 500 steps' in ended.err
+  assert 'Nothing is tried; set a shorter period' in ended.out
+  assert 'No tuned.py is written.' in ended.out
+  assert 'nothing is faster' not in ended.out
+
+
 def test_a_pilot_is_charged_the_mean_communication_time_per_step(tmp_path):
   """Six steps of local SGD with period 4 exchange once, but cost 6/4 exchanges:
   in the full-length training they are 6/4 of a period."""

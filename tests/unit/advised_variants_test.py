@@ -189,6 +189,7 @@ def test_a_step_is_timed_with_the_batch_size_and_dtype_of_its_config(
     ({'workers': 2}, r'variants\.other\.workers: advise compares'),
     ({'task': {'name': 'digits', 'model': 'cnn'}}, r'other\.task: advise'),
     ({'cluster': {'compute_s': 1.0}}, 'cluster'),
+    ({'devices_per_worker': 2}, 'workers of one device'),
   ],
 )
 def test_variants_with_other_workers_tasks_or_clusters_are_refused(

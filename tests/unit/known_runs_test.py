@@ -272,8 +272,10 @@ def test_a_strategy_counts_at_the_best_of_its_learning_rates(tmp_path):
 
 
 def test_the_target_of_the_call_replaces_that_of_a_workdir(tmp_path):
-  """Its own is 0.3, the call's is 0.6 of all-reduce's best score, 1. The seeds of
-  all-reduce need 1.2 steps, those of topk 2.4 and 4."""
+  """Its own is 0.3, the call's is 0.6 of all-reduce's best score, which is 1.
+
+  The seeds of all-reduce need 1.2 steps, those of topk 2.4 and 4.
+  """
   folder = workdir_with(tmp_path / 'a', (0.5, 0.6), target=0.3)
   (found,) = known_workdirs.of_workdirs([folder])
   assert found.missed == 0.5
