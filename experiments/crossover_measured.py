@@ -46,6 +46,8 @@ WORKERS, SEEDS, TARGET = (2, 4, 8), 3, 0.8
 STEP_S, SPREAD = 0.2, 0.3  # Of a gradient: mean, sigma of the logarithm.
 EXAMPLES = 25_600  # At most, of all workers.
 CALM = 20  # Steps in which an exchange is timed.
+# Part of the keys of results.
+TIMED = {'step': STEP_S, 'spread': SPREAD, 'calm': CALM}
 DENSE = 'all-reduce'
 # A strategy, and the rounds of an exchange.
 METHODS = {
@@ -101,7 +103,7 @@ def row(
   exchange = functools.partial(timed, method, workers, quick, folder)
   (took_s, overrun), busy = store.get_or_compute(
     f'{CLAIM.name}_exchange',
-    {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
+    TIMED | {'method': method, 'workers': workers, 'quick': quick},
     lambda: other_load.beside(exchange),
   )
   real_time.write_trace(path, settings, STEP_S, SPREAD)
@@ -135,7 +137,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   for workers, seed, method in itertools.islice(cells, 2 if quick else None):
     cell = method, workers, seed
     of = config(*cell, quick)
-    key = single_run.key_of(of) | {'step_s': STEP_S, 'target': TARGET}
+    key = single_run.key_of(of) | TIMED | {'target': TARGET}
     take = functools.partial(row, cell, quick, folder, store)
     rows.append(store.get_or_compute(CLAIM.name, key, take))
   (folder / 'trace.txt').unlink(missing_ok=True)
@@ -153,9 +155,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 NOTES = notes.of(
   'crossover_measured',
-  step=STEP_S,
-  spread=SPREAD,
-  calm=CALM,
+  **TIMED,
   speed=SPEED,
   off=OFF,
   overrun=OVERRUN,
