@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
@@ -28,6 +29,19 @@ from gossipjax.errors import UserError, nearest
 
 def _same(tree: Any) -> Any:
   return tree
+
+
+def is_key(x: Any) -> bool:
+  """Whether an array holds random keys of `jax.random.key`; NumPy has none."""
+  return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def repeated(x: Any, count: int, axis: int) -> Any:
+  """An array with a new axis, along which it is the same; on the host, unless
+  it holds random keys."""
+  library: Any = jnp if is_key(x) else np
+  shape = (*x.shape[:axis], count, *x.shape[axis:])
+  return library.broadcast_to(library.expand_dims(x, axis), shape)
 
 
 class Executor(NamedTuple):
@@ -55,9 +69,7 @@ class Executor(NamedTuple):
     """Places leaves [workers, ...]; each device of a worker has a copy."""
     if self.devices == 1:
       return self.put(tree)
-    copies = lambda x: np.broadcast_to(
-      x[:, None], (len(x), self.devices, *x.shape[1:])
-    )
+    copies = lambda x: repeated(x, self.devices, 1)
     return self.put(jax.tree.map(copies, tree))
 
   def put_split(self, tree: Any) -> Any:

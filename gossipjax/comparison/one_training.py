@@ -15,7 +15,7 @@ from gossipjax.engine import training as engine
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 from gossipjax.simulation import dry_run, simulate
-from gossipjax.training import checkpoint, worker_program
+from gossipjax.training import checkpoint, checkpoint_form, worker_program
 from gossipjax.training import train as lock_step
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
@@ -40,7 +40,7 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
       if variant.run.cluster
       else worker_program.state_shapes
     )
-    checkpoint.check_form(place, state_shapes(variant.run, variant.shapes))
+    checkpoint_form.check(place, state_shapes(variant.run, variant.shapes))
 
 
 def finished(

@@ -5,6 +5,7 @@ import jax
 from gossipjax import async_exchange
 from gossipjax.aggregator import Tree
 from gossipjax.errors import UserError
+from gossipjax.executors import is_key
 from gossipjax.simulation import goal, late_workers, server_leaves
 from gossipjax.simulation.fleet import State, beginning
 from gossipjax.simulation.simulate import exchange_of, with_exchange
@@ -27,18 +28,34 @@ def trace_step(
   exchange = exchange_of(run, names.strategy)
   traced_run = with_exchange(run, exchange)
   shapes = worker_program.trace_step(traced_run, names, 2 if exchange else None)
+  state = worker_program.state_shapes(traced_run, shapes)
+  if run.engine and any(map(is_key, jax.tree.leaves(state))):
+    raise UserError(
+      f'engine={run.engine} cannot send random keys of jax.random.key, which '
+      'the optimizer, the strategy or the model has in its state; keep '
+      "jax.random.key_data of them, or set engine=''."
+    )
   visits = exchange and exchange.kind == async_exchange.VISIT
-  if visits and not server_leaves.center_of(
-    worker_program.state_shapes(traced_run, shapes)
-  ):
+  if visits and not server_leaves.center_of(state):
     raise UserError(
       f'{names.strategy}.async_exchange visits a server, which holds the '
       "field `center` of the aggregator's state; its state has none."
     )
   if 0 < run.cluster.first < run.workers:
     late_workers.check(run, shapes)
+    _check_first(run, names)
   goal.of_run(run)
   return shapes
+
+
+def _check_first(run: Run, names: part_checks.Names) -> None:
+  """Raises a UserError if the first workers alone cannot make a step."""
+  try:
+    worker_program.trace_step(run, names, run.cluster.first)
+  except UserError as error:
+    raise UserError(
+      f'With cluster.first={run.cluster.first}: {error}'
+    ) from error
 
 
 def state_shapes(run: Run, shapes: tuple[Tree, Tree]) -> State:

@@ -26,5 +26,6 @@ optimizer          the local optimizer and its learning-rate schedule
 momentum           checks that strategy and optimizer agree on the momentum
 schedules          learning rates by step: every schedule of optax
 checkpoint         saves, verifies and restores a run bit-exactly
+checkpoint_form    whether a checkpoint has the arrays of a run
 durable_files      files that survive a power failure; hashes that show damage
 """

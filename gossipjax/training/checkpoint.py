@@ -20,36 +20,9 @@ import orbax.checkpoint as ocp
 
 from gossipjax.aggregator import Tree
 from gossipjax.distributed import processes
-from gossipjax.errors import UserError
-from gossipjax.training import durable_files, model_file
+from gossipjax.training import checkpoint_form, durable_files, model_file
 
 TOTALS = 'totals.json'
-
-
-def check_form(place: pathlib.Path, like: Tree) -> None:
-  """Checks that the arrays of a checkpoint have the names of those of a run.
-
-  Args:
-    place: the folder of the checkpoint of a step.
-    like: the run's workers, arrays or their shapes.
-
-  Raises:
-    UserError: the names differ, as those of another version of a method may.
-  """
-  reader = ocp.PyTreeCheckpointer()
-  arrays = place.absolute() / 'workers'  # Else orbax reads no names.
-  stored = {*model_file.named(reader.metadata(arrays).item_metadata.tree)}
-  needed = {*model_file.named(like)}
-  if stored == needed:
-    return
-  listed = lambda names: ', '.join(sorted(names)[:5]) or 'nothing'
-  raise UserError(
-    f'{place} is a checkpoint of another model, optimizer or strategy, or of '
-    f'another version of one: it has {listed(stored - needed)} in place of '
-    f'{listed(needed - stored)}. Resume with the model, the optimizer and the '
-    'strategy of that run, at the commit in its config.json, or name another '
-    'folder.'
-  )
 
 
 def newest(folder: pathlib.Path) -> pathlib.Path | None:
@@ -179,7 +152,7 @@ class Store:
       UserError: its arrays have other names.
     """
     place = self._folder / str(self._last)
-    check_form(place, like)
+    checkpoint_form.check(place, like)
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     workers = self._checkpointer.restore(
       place / 'workers', args=ocp.args.StandardRestore(shapes)

@@ -15,6 +15,7 @@ from flax import serialization
 
 from gossipjax.aggregator import Tree
 from gossipjax.errors import UserError, check_kind
+from gossipjax.executors import is_key
 from gossipjax.tasks.task import Task
 from gossipjax.training import durable_files
 
@@ -42,11 +43,7 @@ def named(tree: Tree) -> dict[str, Any]:
 
 def _bits(x: Any) -> Any:
   """The array itself, or the raw data of random keys."""
-  return jax.random.key_data(x) if _is_key(x) else x
-
-
-def _is_key(x: Any) -> bool:
-  return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+  return jax.random.key_data(x) if is_key(x) else x
 
 
 def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
@@ -93,7 +90,7 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
 def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
   """The tree of this form, with the arrays of a file as its leaves."""
   by_name = named(form)
-  shapes = {name: x.shape for name, x in by_name.items() if not _is_key(x)}
+  shapes = {name: x.shape for name, x in by_name.items() if not is_key(x)}
   known = {name: x.shape for name, x in arrays.items() if name in shapes}
   if by_name.keys() != arrays.keys() or shapes != known:
     odd = {*by_name} ^ {*arrays} or {n for n in known if known[n] != shapes[n]}
@@ -103,7 +100,7 @@ def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
     )
   leaves = [
     jax.random.wrap_key_data(arrays[name])
-    if _is_key(x)
+    if is_key(x)
     else jnp.asarray(arrays[name])  # A traced index does not index NumPy's.
     for name, x in by_name.items()
   ]

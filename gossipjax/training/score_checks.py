@@ -1,8 +1,10 @@
 """Checks that scores are numbers, and means or sums over examples."""
 
 import math
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gossipjax.aggregator import Tree
@@ -60,11 +62,13 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
     if isinstance(score, metrics.WholeSet):
       continue
     summed = isinstance(score, metrics.Total)
-    actual, single = (jax.tree.leaves(x[name])[0] for x in (together, alone))
+    pair = [jax.tree.leaves(x[name])[0] for x in (together, alone)]
+    actual, single = (np.asarray(x, float) for x in pair)
     expected = single.sum(axis=1) if summed else single.mean(axis=1)
     size = np.abs(single).mean()
     # Rounding may decide a label differently in one pair, but not in many.
-    if np.mean(np.abs(actual - expected) > _ROUNDING * size) > _FEW:
+    error = max(_ROUNDING, _rounding(pair[0].dtype))
+    if np.mean(np.abs(actual - expected) > error * size) > _FEW:
       raise UserError(
         f'task.score: {name!r} of two examples is not the '
         f'{"sum" if summed else "mean"} of its values for each of them, so it '
@@ -73,6 +77,12 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
         'such as F1, a root or a weighted mean. A score must not depend on '
         'random numbers that its model draws in evaluation.'
       )
+
+
+def _rounding(dtype: Any) -> float:
+  """The relative error of a few roundings to a dtype; 0 for integers."""
+  is_float = jnp.issubdtype(dtype, jnp.floating)
+  return 4 * float(jnp.finfo(dtype).eps) if is_float else 0.0
 
 
 def _batch(x: jax.Array) -> jax.Array:

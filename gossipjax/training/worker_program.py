@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import INNER, WORKERS
 from gossipjax.data.batch import batch, check_size
 from gossipjax.data.examples import Shares
+from gossipjax.executors import repeated
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.tasks import checks
 from gossipjax.traffic import SILENCE
@@ -104,7 +104,7 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
     run.executor.put_replicated,
     range(run.workers)[run.executor.local_workers],
   )
-  copies = jax.tree.map(lambda x: np.stack([x] * len(local)), begin)
+  copies = jax.tree.map(lambda x: repeated(x, len(local), 0), begin)
   streamed = isinstance(run.task.train, Shares)
   examples = () if streamed else put(run.task.train)
   return run.executor.run(program.init)(*put(copies)), examples

@@ -13,7 +13,7 @@ from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import record_file
 from gossipjax.simulation import simulate
-from gossipjax.training import checkpoint
+from gossipjax.training import checkpoint, checkpoint_form
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 
@@ -56,16 +56,35 @@ def test_the_newest_checkpoint_is_loaded_bit_by_bit(folder):
 
 
 def test_the_error_for_other_arrays_names_them_and_the_checkpoint(folder):
-  with pytest.raises(UserError, match='it has a in place of b') as error:
+  with pytest.raises(
+    UserError, match=r'it has a float32\[6\] in place of b float32'
+  ) as error:
     opened(folder).load({'b': jnp.zeros(6)})
   assert str(folder / '6') in str(error.value)
 
 
 def test_a_relative_path_of_a_checkpoint_is_accepted(folder, monkeypatch):
   monkeypatch.chdir(folder.parent)
-  checkpoint.check_form(pathlib.Path('checkpoints/6'), {'a': FIRST})
-  with pytest.raises(UserError, match='it has a in place of b'):
-    checkpoint.check_form(pathlib.Path('checkpoints/6'), {'b': FIRST})
+  checkpoint_form.check(pathlib.Path('checkpoints/6'), {'a': FIRST})
+  with pytest.raises(
+    UserError, match=r'it has a float32\[6\] in place of b float32'
+  ):
+    checkpoint_form.check(pathlib.Path('checkpoints/6'), {'b': FIRST})
+
+
+@pytest.mark.parametrize(
+  'other, stored',
+  [
+    (jnp.zeros(7), r'a float32\[6\]'),
+    (jnp.zeros(6, jnp.bfloat16), r'a float32\[6\]'),
+    (jnp.zeros((2, 3)), r'a float32\[6\]'),
+  ],
+)
+def test_arrays_of_another_shape_or_dtype_are_refused(folder, other, stored):
+  with pytest.raises(UserError, match=f'it has {stored} in place of a '):
+    checkpoint_form.check(folder / '6', {'a': other})
+  # A server's arrays have no axis of workers.
+  checkpoint_form.check(folder / '6', {'a': jnp.zeros((4, 6))})
 
 
 @pytest.mark.usefixtures('compile_quickly')
@@ -82,7 +101,9 @@ def test_a_resume_that_is_refused_for_other_arrays_changes_no_file(tmp_path):
     if p.is_file() and p.name[0] != '.'
   }
   before = files()
-  with pytest.raises(UserError, match='it has renamed in place of'):
+  with pytest.raises(
+    UserError, match=r'it has renamed float32\[6\] in place of'
+  ):
     compare.compare(config, tmp_path / 'run', resume=True)
   assert files() == before
 

@@ -287,6 +287,91 @@ def test_a_strategy_from_python_that_sent_nothing_is_reported():
   assert run['strategy']['period'] == 7
 
 
+def linear(width=4, dtype=jnp.float32, keyed=False):
+  """Two layers by hand; `keyed` adds a random key to the model's state."""
+
+  def init(key):
+    one, two = jax.random.split(key)
+    params = {
+      'one': 0.1 * jax.random.normal(one, (16, width), dtype),
+      'two': 0.1 * jax.random.normal(two, (width, 2), dtype),
+    }
+    return (params, {'key': jax.random.key(3)}) if keyed else params
+
+  def cross_entropy(params, batch):
+    x = batch[0].reshape(len(batch[0]), -1).astype(dtype)
+    return loss(jnp.tanh(x @ params['one']) @ params['two'], batch[1])
+
+  if keyed:
+    return gj.Task(
+      init,
+      lambda params, state, batch, key: (
+        cross_entropy(params, batch)
+        + 0 * jax.random.uniform(state['key'], dtype=dtype),
+        {'key': jax.random.split(state['key'])[0]},
+      ),
+      lambda params, state, batch: {'loss': cross_entropy(params, batch)},
+      **DATA,
+      stateful=True,
+    )
+  return gj.Task(
+    init,
+    lambda params, batch, key: cross_entropy(params, batch),
+    lambda params, batch: {'loss': cross_entropy(params, batch)},
+    **DATA,
+  )
+
+
+def trained_for(steps, task, **given):
+  return gj.compare(
+    task,
+    {'all_reduce': gj.all_reduce()},
+    workers=2,
+    steps=steps,
+    batch_size=8,
+    **{'optimizer': optax.adam(0.01), 'eval_every': 2} | given,
+  )
+
+
+@pytest.mark.exhaustive
+def test_a_mean_of_losses_in_bfloat16_is_accepted_as_a_mean():
+  result = trained_for(2, linear(dtype=jnp.bfloat16))
+  assert result.frame['test_loss'].notna().any()
+
+
+@pytest.mark.exhaustive
+def test_a_model_of_another_width_is_refused_before_anything_is_written(
+  tmp_path,
+):
+  folder = tmp_path / 'run'
+  trained_for(2, linear(), folder=folder)
+  files = lambda: {
+    path: path.read_bytes()
+    for path in folder.rglob('*')
+    if path.is_file() and path.name[0] != '.'
+  }
+  before = files()
+  with pytest.raises(UserError, match=r'one float32\[2, 16, 4\].* in place of'):
+    trained_for(4, linear(5), folder=folder, resume=True)
+  assert files() == before
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('devices', [0, 2])
+def test_random_keys_in_a_state_are_kept_when_a_run_is_resumed(
+  tmp_path, devices
+):
+  """Of the model, and of the optimizer, whose noise depends on its key."""
+  noisy = optax.noisy_sgd(0.1, key=jax.random.key(5))
+  given = {'optimizer': noisy, 'devices_per_worker': devices}
+  of = lambda result: result.frame['test_loss'].dropna().tolist()
+  whole = of(trained_for(4, linear(keyed=True), **given))
+  given['folder'] = tmp_path / 'run'
+  trained_for(2, linear(keyed=True), **given)
+  resumed = trained_for(4, linear(keyed=True), **given, resume=True)
+  assert of(resumed) == whole and len({*whole}) == 2
+
+
 def has_look_ahead(name):
   return 'look_ahead' in resolve.strategy_config(name)
 

@@ -16,7 +16,7 @@ import optax
 import pytest
 
 from gossipjax import executors, network, topology, triggers
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.simulation import dry_run, simulate
@@ -625,6 +625,27 @@ def test_a_failed_worker_does_not_compute(synchronous):
     clock.next()
   spent = clock.usage.spent_s['compute']
   assert spent[1] == pytest.approx(0.8, abs=0.11)
+
+
+@pytest.mark.parametrize(
+  'strategy, words',
+  [
+    ({'name': 'gossip', 'topology': 'hypercube'}, 'a power of two'),
+    (
+      {'name': 'hierarchical', 'size': 2, 'period': 1},
+      'size 2 does not divide',
+    ),
+  ],
+)
+def test_the_first_workers_alone_must_suit_the_strategy(strategy, words):
+  config = defaults.get_config()
+  config.workers = 4
+  config.strategy = resolve.strategy_config(**strategy)
+  config.cluster = defaults.cluster(asynchronous=False, first=3)
+  with pytest.raises(UserError, match=rf'With cluster\.first=3: .*{words}'):
+    dry_run.trace_step(resolve_run(config))
+  config.cluster.first = 2
+  dry_run.trace_step(resolve_run(config))
 
 
 @pytest.mark.exhaustive
