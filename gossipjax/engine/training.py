@@ -178,8 +178,8 @@ class RealTime:
     of = lambda ids: held._replace(singles=tuple(held.singles[i] for i in ids))
     states = fleet.model_state(of(alive))
     states = self._mean_state(states, self._ledger, alive)
-    params, center = fleet.params(of(alive)), fleet.center(held)
-    return evaluate.scores(params, states, self._score, self.scored, center)
+    given = states, self._score, self.scored, fleet.center(held), 0 in alive
+    return evaluate.scores(fleet.params(of(alive)), *given)
 
   def final_record(self) -> None:
     """Returns None: training ends with its last step."""

@@ -95,9 +95,7 @@ class Asynchronous:
     self._since[i] = self.now
     done, back = self._compute_times.attempt(i, self._step[i], self.now)
     if back > self.now:  # The gradient is lost or cannot begin.
-      if np.isfinite(back):
-        self._at(back, BEGIN, i)
-      return
+      return self._at(back, BEGIN, i) if np.isfinite(back) else None
     if self._form.kind != async_exchange.VISIT:
       self._seen[i] = self._version[i]
     self._runner.start(i, self._step[i])
@@ -115,11 +113,10 @@ class Asynchronous:
     if self._form.kind != async_exchange.PUSH:  # A push reaches lost workers.
       self._who[i] = [j for j in self._who[i] if j == i or up(j)]
     bill = self._runner.round_traffic(self._who[i], self._step[i])
-    if silent(bill):
+    if is_silent := silent(bill):
       self._run_round([i])
       self.usage.add_wait(i, self._since[i], self.now, 0.0)
-      return self._begin(i)
-    if not up(i):  # It failed while it waited; its gradient is lost.
+    if is_silent or not up(i):  # It may fail right now.
       return self._begin(i)
     if self._form.kind == async_exchange.VISIT:
       return self._upload(i, bill)
@@ -142,7 +139,10 @@ class Asynchronous:
     self._server.add(self.now, ('up', i), up)
 
   def _lost(self, i: int) -> None:
-    if self._server.drop(self.now, ('up', i)):
+    waiting = [entry for entry in self._queue if entry[1::2] == (TRY, i)]
+    self._queue = [entry for entry in self._queue if entry not in waiting]
+    heapq.heapify(self._queue)
+    if waiting or self._server.drop(self.now, ('up', i)):
       self._begin(i)
 
   def _through(self) -> None:

@@ -178,8 +178,9 @@ class VirtualTime:
       up = [i for i in up if i not in self.timeline.behind] or up
     who = np.array(up) if len(up) < run.workers else None  # All.
     states = self._mean_state(rows_of(at.model_state, who), self._ledger, who)
+    params, first = rows_of(at.params, who), 0 in up
     return evaluate.scores(
-      rows_of(at.params, who), states, self._score, self.scored, at.center
+      params, states, self._score, self.scored, at.center, first
     )
 
   def reached(self, record: Record) -> bool:

@@ -66,9 +66,8 @@ def triggered_mean(
   if scope not in SCOPES:
     raise UserError(f'scope={scope} is unknown{nearest(scope, SCOPES)}')
   split = jax.tree.leaves if trigger.per_layer else lambda tree: [tree]
-  mix = _mix_pairs
-  if scope == 'all':
-    mix = functools.partial(_mix_all, trigger.shared)
+  mix_all = functools.partial(_mix_all, trigger.shared)
+  mix = mix_all if scope == 'all' else _mix_pairs
 
   def init(tree):
     return [trigger.init(part) for part in split(tree)]
@@ -123,8 +122,9 @@ def strategy(
 
   in_pairs = exchange(of_first(limited), async_exchange.pair, 'local')
   draw = lambda workers: async_exchange.neighbors(topology, workers)
+  meets = lambda workers: async_exchange.meets(in_pairs, draw(workers))
   return Strategy(
     identity(),
     exchange(limited, topology, scope),
-    lambda workers: async_exchange.meets(in_pairs, draw(workers)),
+    meets if scope == 'local' else None,
   )

@@ -119,19 +119,22 @@ def scores(
   score: Callable[[Tree, Tree], dict[str, float]],
   scored: ScoredModel,
   center: Tree | None = None,
+  has_first: bool = True,
 ) -> dict[str, Any]:
   """The held-out fields of a record.
 
   Args:
-    params: of all workers, leaves [workers, ...].
+    params: of all workers that are up, leaves [workers, ...].
     states: what models keep besides parameters.
     score: see `held_out_scorer`.
     scored: keeps the model that is scored.
     center: a server's model, scored in place of the workers' mean.
+    has_first: whether worker 0 is up, the first of `params`.
 
   Returns:
     consensus_distance, and `test_KEY` and `worker0_KEY` of every score; those
-    that are no fields of a record are in a dict under 'scores'.
+    that are no fields of a record are in a dict under 'scores'. Without worker
+    0 its fields are None.
   """
   mean, distance = mean_and_distance(params)
   judged = mean if center is None else center
@@ -141,11 +144,10 @@ def scores(
   alike = distance == 0 and center is None
   alike &= not jax.tree.leaves(states.first)
   first = jax.tree.map(lambda x: x[0], params)
-  of_first = of_mean if alike else score(first, states.first)
-  named = {
-    **{f'test_{k}': v for k, v in of_mean.items()},
-    **{f'worker0_{k}': v for k, v in of_first.items()},
-  }
+  named = {f'test_{k}': v for k, v in of_mean.items()}
+  if has_first:
+    of_first = of_mean if alike else score(first, states.first)
+    named |= {f'worker0_{k}': v for k, v in of_first.items()}
   fields = {k: v for k, v in named.items() if k in Record.__struct_fields__}
   others = {k: v for k, v in named.items() if k not in fields}
   return {

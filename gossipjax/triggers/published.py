@@ -52,6 +52,8 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   def settle(part, memory, reset):
     slope = jnp.abs(memory.norm - memory.sent) / jnp.maximum(memory.since, 1)
     slopes = jnp.stack([memory.slopes[1], slope])
+    # No slope between two receipts without a step of its own.
+    slopes = jnp.where(memory.since > 0, slopes, memory.slopes)
     renewed = Slope(
       memory.norm, memory.norm, slopes.mean(), slopes, jnp.int32(0)
     )

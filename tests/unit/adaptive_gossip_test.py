@@ -11,10 +11,11 @@ import pytest
 
 from gossipjax import collectives, executors, topology, triggers
 from gossipjax.aggregator import every
-from gossipjax.config import resolve
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.strategies import adaptive_gossip, gossip
+from gossipjax.training.run import resolve_run
 from gossipjax.triggers.trigger import bounded
 
 P, STEPS, RATE, SIZE = 4, 40, 0.05, 17
@@ -452,6 +453,29 @@ def stepper(trigger):
     return time.perf_counter() - begin, int(sent.bytes[0])
 
   return step
+
+
+def test_a_second_receipt_between_two_steps_keeps_the_slopes():
+  """A slope over no steps is none: it would halve the threshold."""
+  trigger, x = triggers.norm_slope(), jnp.full(4, 3.0)
+  memory = trigger.init(x)
+  for step in range(3):
+    _, memory = trigger.update(x * (1 + step), memory, jnp.int32(step), 0)
+    memory = trigger.settle(x, memory, step > 0)
+  again = trigger.settle(x, memory, True)
+  assert memory.threshold > 0
+  for one, other in zip(memory, again, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_with_scope_all_workers_have_to_be_synchronous():
+  config = defaults.get_config('adaptive_gossip')
+  config.strategy.scope = 'all'
+  config.cluster = defaults.cluster(asynchronous=True)
+  with pytest.raises(UserError, match='adaptive_gossip needs all workers at'):
+    resolve_run(config)
+  config.cluster = defaults.cluster(asynchronous=False)
+  resolve_run(config)
 
 
 # Triggers that use only the norm of the parameters, or nothing: computing a

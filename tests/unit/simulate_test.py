@@ -748,6 +748,7 @@ def test_a_failed_worker_is_not_scored(back):
   assert found.test_loss == pytest.approx(
     training._score(mean, state)['loss'], rel=1e-6
   )
+  assert found.worker0_loss is None and found.worker0_accuracy is None
 
 
 def test_a_stalled_run_records_its_last_scores_before_the_time_out():

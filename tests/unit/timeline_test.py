@@ -281,6 +281,47 @@ def test_a_worker_that_fails_while_another_waits_for_it_is_left_out():
   assert runner.rounds[:3] == [[1], [0, 1], [2]]
 
 
+@pytest.mark.parametrize(
+  'kind', [async_exchange.MEET, async_exchange.READ, async_exchange.PUSH]
+)
+def test_an_outage_within_a_wait_loses_the_gradient_that_waits(kind):
+  """As above, but worker 2 is down from 1.5 to 1.7 s, and computes again."""
+  _, timeline = asynchronous(
+    kind,
+    network.Link(0.0, SIZE),
+    draw=lambda worker, rng: (1,) if worker != 1 else (),
+    failures=((2, 1.5, 1.7),),
+  )
+  while timeline.now < 4:
+    timeline.next()
+  computing = [
+    pytest.approx((since, until))
+    for worker, what, since, until in timeline.usage.spans
+    if (worker, what) == (2, 'compute')
+  ]
+  assert computing[:2] == [(0.0, 1.0), (1.7, 2.7)]
+  began = min(
+    since
+    for worker, what, since, _ in timeline.usage.spans
+    if (worker, what) == (2, 'transfer')
+  )
+  assert began >= 2.7
+
+
+def test_a_dead_worker_uses_no_gradient_in_a_silent_round():
+  """Worker 2 dies while it waits for worker 1, which then dies, too."""
+  runner, timeline = asynchronous(
+    async_exchange.MEET,
+    network.Link(0.0, SIZE),
+    draw=lambda worker, rng: (1,) if worker != 1 else (),
+    factors=(1.0, 9.0, 1.0),
+    failures=((2, 1.5), (1, 1.7)),
+  )
+  while timeline.now < 9:
+    timeline.next()
+  assert not any(2 in who for who in runner.rounds)
+
+
 def test_a_worker_that_fails_while_it_waits_begins_no_transfer():
   # As above, but worker 2 fails at 1.5 s.
   runner, timeline = asynchronous(
