@@ -30,6 +30,7 @@ from gossipjax.transforms.groups import (
   consecutive_groups,
   counterparts,
   local,
+  not_local,
 )
 from gossipjax.transforms.nesterov import split_look_ahead, without_look_ahead
 
@@ -74,7 +75,8 @@ def strategy(
     if inside != identity():
       parts.append(local(among(consecutive_groups(size), inside)))
     if between != identity():
-      columns = among(counterparts(size), between, inner_groups)
+      # All levels of an outer hierarchy are between the groups of this one.
+      columns = not_local(among(counterparts(size), between, inner_groups))
       parts.append(every(period, by_shares(consecutive_groups(size), columns)))
     return chain(*parts) if parts else identity()
 

@@ -15,6 +15,7 @@ from gossipjax.collectives import axis
 from gossipjax.collectives.groups import in_groups
 from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
+from gossipjax.traffic import SILENCE
 from gossipjax.transforms import trace_checks, traced
 from gossipjax.transforms.traced_collectives import SENDING
 
@@ -67,6 +68,21 @@ def among(
       sends with functions of jax.lax, which no ledger counts.
   """
 
+  def in_groups_of(function, table, group):
+    def of_group(*given):
+      with collectives.of_groups():
+        return function(*given)
+
+    replace = functools.partial(_replace, table, group)
+    return traced.replaced(
+      of_group, replace, axis_env=[(axis(), len(table[0]))]
+    )
+
+  def init(tree):
+    table = groups(n := lax.axis_size(axis()))
+    # All groups begin alike, as they do without groups.
+    return in_groups_of(aggregator.init, table, np.zeros(n, int))(tree)
+
   def update(tree, state, step, active=True):
     if not isinstance(axis(), str):
       raise UserError(
@@ -77,19 +93,10 @@ def among(
     group = np.argsort(np.ravel(table)) // len(table[0])  # Of each worker.
     group += len(others(n)) if others else 0
     present = () if active is True else (active,)
-
-    def of_group(tree, state, step, *present):
-      with collectives.of_groups():
-        return aggregator.update(tree, state, step, *present)
-
-    run_in_groups = traced.replaced(
-      of_group,
-      functools.partial(_replace, table, group),
-      axis_env=[(axis(), len(table[0]))],
-    )
+    run_in_groups = in_groups_of(aggregator.update, table, group)
     return run_in_groups(tree, state, jnp.asarray(step), *present)
 
-  return Aggregator(aggregator.init, update)
+  return Aggregator(init, update)
 
 
 def _replace(table, group, equation, operands, run):
@@ -120,6 +127,18 @@ def local(aggregator: Aggregator) -> Aggregator:
       'local_path_bytes': sent.path_bytes,
     }
     return tree, state, dataclasses.replace(sent, **inside)
+
+  return Aggregator(aggregator.init, update)
+
+
+def not_local(aggregator: Aggregator) -> Aggregator:
+  """Bills nothing of what an aggregator sends as traffic within a group."""
+
+  def update(tree, state, step, active=True):
+    tree, state, sent = aggregator.update(tree, state, step, active)
+    names = 'local', 'local_rounds', 'local_path_bytes'
+    outside = {name: getattr(SILENCE, name) for name in names}
+    return tree, state, dataclasses.replace(sent, **outside)
 
   return Aggregator(aggregator.init, update)
 

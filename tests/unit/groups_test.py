@@ -16,6 +16,7 @@ from gossipjax.collectives import WORKERS
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
+from gossipjax.local_step import make_worker
 from gossipjax.strategies import (
   adaptive_gossip,
   all_reduce,
@@ -245,6 +246,34 @@ def test_inner_all_reduce_and_outer_diloco_are_diloco_of_groups():
       yield np.repeat(x, 2, axis=0)
 
   close(ours, by_hand())
+
+
+def models_after(strategy, steps=4, workers=8):
+  """Models of workers with random gradients, and the last step's traffic."""
+  begin, update = make_worker(strategy, optax.sgd(RATE))
+  where = executors.executor(workers, 'vmap')
+  same = np.linspace(-1, 1, 11, dtype=np.float32)
+  worker = where.run(begin)({'x': np.stack([same] * workers)})
+  step = where.run(lambda worker, grads, step: update(worker, grads, step))
+  rng = np.random.default_rng(0)
+  for t in range(steps):
+    grads = rng.standard_normal((workers, 11)).astype(np.float32)
+    worker, sent = step(worker, {'x': grads}, step=jnp.int32(t))
+  return worker.params['x'], sent
+
+
+@pytest.mark.parametrize(
+  'outer', [PLAIN, elastic.strategy(look_ahead=0.0)], ids=['diloco', 'elastic']
+)
+def test_a_hierarchy_as_outer_strategy_is_one_of_larger_groups(outer):
+  """Each holds its own share of the model; all it sends is between groups."""
+  mean = local_sgd.strategy(1)
+  between = hierarchical.strategy(2, 1, inner=mean, outer=outer)
+  nested, sent = models_after(hierarchical.strategy(2, 1, outer=between))
+  flat, _ = models_after(hierarchical.strategy(4, 1, outer=outer))
+  np.testing.assert_allclose(nested, flat, atol=2e-6)
+  _, two_levels = models_after(hierarchical.strategy(2, 1, outer=mean))
+  np.testing.assert_array_equal(sent.local, two_levels.local)
 
 
 def test_a_config_sets_the_outer_strategy_by_name():
