@@ -68,20 +68,10 @@ def among(
       sends with functions of jax.lax, which no ledger counts.
   """
 
-  def in_groups_of(function, table, group):
-    def of_group(*given):
-      with collectives.of_groups():
-        return function(*given)
-
-    replace = functools.partial(_replace, table, group)
-    return traced.replaced(
-      of_group, replace, axis_env=[(axis(), len(table[0]))]
-    )
-
   def init(tree):
     table = groups(n := lax.axis_size(axis()))
     # All groups begin alike, as they do without groups.
-    return in_groups_of(aggregator.init, table, np.zeros(n, int))(tree)
+    return _in_each(aggregator.init, table, np.zeros(n, int))(tree)
 
   def update(tree, state, step, active=True):
     if not isinstance(axis(), str):
@@ -93,10 +83,22 @@ def among(
     group = np.argsort(np.ravel(table)) // len(table[0])  # Of each worker.
     group += len(others(n)) if others else 0
     present = () if active is True else (active,)
-    run_in_groups = in_groups_of(aggregator.update, table, group)
+    run_in_groups = _in_each(aggregator.update, table, group)
     return run_in_groups(tree, state, jnp.asarray(step), *present)
 
   return Aggregator(init, update)
+
+
+def _in_each(function, table, group):
+  """The function in each group of a table; `group`: the number of each worker's
+  group, for random keys."""
+
+  def of_group(*given):
+    with collectives.of_groups():
+      return function(*given)
+
+  replace = functools.partial(_replace, table, group)
+  return traced.replaced(of_group, replace, axis_env=[(axis(), len(table[0]))])
 
 
 def _replace(table, group, equation, operands, run):
