@@ -2,7 +2,7 @@
 
 A key is looked up by its last two names, then by its last name alone, which
 means the same wherever it occurs. Keys that are not listed, and those of the
-user's own tasks and strategies, take any finite number.
+user's own tasks, strategies, optimizers and schedules, take any finite number.
 """
 
 import math
@@ -83,13 +83,13 @@ RANGES: Mapping[str, Range] = {
   'heads': _count('heads', most=1024),
   'sequence': _count('tokens'),
   'smoothing': Range(0, 1, 'a share', below=True),
-  'alpha': POSITIVE,
+  'alpha': NOT_NEGATIVE,  # Of a strategy or a schedule.
+  'split.alpha': POSITIVE,
   'shards': _count('shards', most=2**16),
   'validation': Range(0, 1, 'a share', above=True, below=True),
   'examples': _count('examples'),
   # Of optimizers and schedules.
   'learning_rate': NOT_NEGATIVE,
-  'schedule.alpha': NOT_NEGATIVE,  # The rate at the end, over the first one.
   'warmup_steps': _count('steps', least=0),
   'boundaries': _count('steps', least=0),
   'weight_decay': NOT_NEGATIVE,
@@ -115,11 +115,9 @@ RANGES: Mapping[str, Range] = {
   **dict.fromkeys(('density', 'densities'), SHARE),
   **dict.fromkeys((*PERIODS, 'shortest', 'longest'), _count('steps')),
   'schedule': _count('draws', most=2**16),
-  'switch': _count('steps', least=0),
-  'delay': _count('steps', least=0),
+  **dict.fromkeys(('switch', 'delay', 'grace'), _count('steps', least=0)),
   'fragments': _count('fragments', most=2**16),
   'quorum': _count('workers', most=2**16),
-  'grace': _count('steps', least=0),
   'size': _count('workers', most=2**16),
   'pull': NOT_NEGATIVE,
   'kept': _count('entries'),
@@ -138,8 +136,7 @@ RANGES: Mapping[str, Range] = {
   'rank': SIZE,
   'min_size': _count('entries', least=0),
   'factor': POSITIVE,
-  'max_rate': SHARE,
-  'min_rate': SHARE,
+  **dict.fromkeys(('max_rate', 'min_rate'), SHARE),
   'exponent': Range(0, 10),
   # Of compressors, selections, triggers and granularities.
   'bucket': _count('entries'),
@@ -152,11 +149,8 @@ RANGES: Mapping[str, Range] = {
   'bytes': _count('bytes'),
   'units': _count('units', least=0),
   'squared_steps': POSITIVE,
-  'growth': NOT_NEGATIVE,
+  **dict.fromkeys(('growth', 'horizon', 'kappa', 'scale'), NOT_NEGATIVE),
   'interval': POSITIVE,
-  'horizon': NOT_NEGATIVE,
-  'kappa': NOT_NEGATIVE,
-  'scale': NOT_NEGATIVE,
   'warmup': _count('steps', least=0),
 }
 
@@ -165,6 +159,10 @@ def of_key(key: str) -> Range:
   """The range of a dotted key: that of its last two names, or of the last."""
   names = key.split('.')
   return RANGES.get('.'.join(names[-2:])) or RANGES.get(names[-1], ANY)
+
+
+# Keys of the optimizer that mean the same for a user's own.
+OF_OPTIMIZER = 'learning_rate', 'warmup_steps', 'boundaries', 'weight_decay'
 
 
 def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
@@ -177,16 +175,18 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
   Raises:
     UserError: a number is out of its range; names the key, range and unit.
   """
-  # In a user's own task or strategy a listed name may mean something else.
-  is_part = prefix.split('.')[-2] in ('task', 'strategy')
-  custom = is_part and ':' in str(config.get('name'))
+  # In a user's own function a listed name may mean something else.
+  part = prefix.split('.')[-2] if ':' in str(config.get('name')) else ''
+  own = part in ('task', 'strategy', 'schedule', 'optimizer')
+  known_keys = OF_OPTIMIZER * (part == 'optimizer')
   for key, value in config.items():
     path = f'{prefix}{key}'
     if hasattr(value, 'items'):
       check(value, f'{path}.')
       continue
     for number in _numbers(value):
-      if not (allowed := ANY if custom else of_key(path)).holds(number):
+      allowed = ANY if own and key not in known_keys else of_key(path)
+      if not allowed.holds(number):
         raise UserError(
           f'{path}={value} is out of range; must be {allowed.text(number)}.'
         )

@@ -4,6 +4,8 @@ A user's source may be any class with `__len__` and `__getitem__`. Its
 exceptions, and examples of different shapes, become UserErrors here.
 """
 
+import contextlib
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,11 +23,16 @@ class CheckedSource(Source):
 
   Args:
     source: with `__len__` and `__getitem__`, perhaps `labels` and `classes`.
+      One thread at a time reads a user's own, unless `thread_safe` is True.
     what: its field of the task, such as 'train'.
   """
 
   def __init__(self, source: Any, what: str):
     self._source = source
+    # Threads read ahead. A file that they share would be read at wrong places.
+    own = not isinstance(source, Source)
+    alone = own and not getattr(source, 'thread_safe', False)
+    self._lock = threading.Lock() if alone else contextlib.nullcontext()
     self._name = f'task.{what}: {type(source).__name__}'
     self._first: tuple[int, Any] | None = None  # An example and its form.
     with as_user_error(f'{self._name}: labels or classes', files=True):
@@ -39,7 +46,10 @@ class CheckedSource(Source):
       return len(self._source)
 
   def __getitem__(self, index: int) -> Tree:
-    with as_user_error(f'{self._name}: example {index}', files=True):
+    with (
+      as_user_error(f'{self._name}: example {index}', files=True),
+      self._lock,
+    ):
       example = jax.tree.map(np.asarray, self._source[index])
     shapes = [x.shape for x in jax.tree.leaves(example)]
     form = {'shapes': shapes, 'structure': jax.tree.structure(example)}
@@ -104,7 +114,8 @@ def take_rows(examples: Tree, rows: np.ndarray) -> Tree:
 
 
 def as_examples(examples: Tree, what: str) -> Tree:
-  """Returns a task's examples: arrays unchanged, other objects as a source.
+  """Returns a task's examples: arrays of NumPy and JAX unchanged, other arrays
+  as NumPy's, other objects as a source.
 
   Args:
     examples: arrays [examples, ...], or anything with `__len__` and
@@ -135,7 +146,10 @@ def as_examples(examples: Tree, what: str) -> Tree:
       + '; give arrays [examples, ...], such as np.stack(a_list), or an object '
       'with __len__ and __getitem__.'
     )
-  return examples
+  known = np.ndarray | jax.Array | jax.ShapeDtypeStruct
+  return jax.tree.map(
+    lambda x: x if isinstance(x, known) else np.asarray(x), examples
+  )
 
 
 def _lacks(value: Any) -> list[str]:

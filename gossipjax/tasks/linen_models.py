@@ -10,7 +10,7 @@ from flax import linen
 
 from gossipjax.data.examples import as_examples
 from gossipjax.data.sources import Source
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, as_user_error
 from gossipjax.tasks.flax_models import Loss, Scores, Tree, check, task_of
 from gossipjax.tasks.task import Task
 
@@ -64,7 +64,7 @@ def task_from_linen(
   def judge(params, state, x):
     return model.apply({'params': params, **state}, x, **testing)
 
-  stateful = _has_state(init)
+  stateful = _has_state(init, model, testing)
   # The state of a task without one is the empty tuple.
   kept = lambda state: state if stateful else {}
   rest.setdefault(
@@ -75,18 +75,31 @@ def task_from_linen(
   )
 
 
-def _has_state(init: Any) -> bool:
+def _has_state(
+  init: Any, model: linen.Module, testing: Mapping[str, bool]
+) -> bool:
   """Whether a model keeps more than parameters."""
+  with as_user_error('task_from_linen: the model'):
+    try:
+      return bool(jax.eval_shape(init, jax.random.key(0))[1])
+    except TypeError as error:
+      if _takes_inputs(model, testing):
+        raise  # The fault is inside the model.
+      first = str(error).strip().splitlines()[0]
+      raise UserError(
+        f'task_from_linen: {first.rstrip(".")}. The model is called with one '
+        'positional argument, the inputs of a batch, and with none but '
+        f'{", ".join(_SWITCHES)} by name. Wrap it in a module that is called '
+        'so, or write a gossipjax.Task.'
+      ) from error
+
+
+def _takes_inputs(model: linen.Module, testing: Mapping[str, bool]) -> bool:
   try:
-    return bool(jax.eval_shape(init, jax.random.key(0))[1])
-  except TypeError as error:
-    first = str(error).strip().splitlines()[0]
-    raise UserError(
-      f'task_from_linen: {first.rstrip(".")}. The model is called with one '
-      'positional argument, the inputs of a batch, and with none but '
-      f'{", ".join(_SWITCHES)} by name. Wrap it in a module that is called so, '
-      'or write a gossipjax.Task.'
-    ) from error
+    inspect.signature(type(model).__call__).bind(model, None, **testing)
+  except TypeError:
+    return False
+  return True
 
 
 def _one_input(train: Any) -> Tree:

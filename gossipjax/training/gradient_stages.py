@@ -118,7 +118,7 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
 
 def ready(closed: ClosedJaxpr, results: Sequence[int]) -> int:
   """The number of a program's equations after which these results are known."""
-  targets = {closed.jaxpr.outvars[i] for i in results}
+  targets = _used([], [closed.jaxpr.outvars[i] for i in results])
   outputs = enumerate((eqn.outvars for eqn in closed.jaxpr.eqns), 1)
   return max((n for n, out in outputs if targets & {*out}), default=0)
 

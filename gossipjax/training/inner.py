@@ -11,10 +11,11 @@ import optax
 from ml_collections import ConfigDict
 
 from gossipjax import network
+from gossipjax.aggregator import Tree
 from gossipjax.config import resolve
 from gossipjax.devices import inner_devices
 from gossipjax.devices.inner_devices import KINDS, Inner
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError, as_user_error, nearest
 from gossipjax.tasks import checks
 from gossipjax.tasks.task import Task
 from gossipjax.training import optimizer
@@ -82,14 +83,19 @@ def make(
   if number == 1:
     return inner_devices.ALONE
   checks.check(task, config.batch_size)
-  if kind and not _elementwise(given or _with_unit_rate(config.optimizer)):
-    label = f'optimizer.name={config.optimizer.name}'
-    raise UserError(
-      f'config.inner={kind}: {"the optimizer" if given else label} needs whole '
-      "tensors, and each device has a shard; set config.inner='' or take an "
-      'optimizer that treats each entry by itself, such as sgd or adamw.'
-    )
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
+  if kind:
+    label = f'optimizer.name={config.optimizer.name}'
+    label = f'config.inner={kind}: {"the optimizer" if given else label}'
+    tx = given or _with_unit_rate(config.optimizer)
+    with as_user_error(label):
+      elementwise = _elementwise(tx, params)
+    if not elementwise:
+      raise UserError(
+        f'{label} needs whole tensors, and each device has a shard; set '
+        "config.inner='' or take an optimizer that treats each entry by "
+        'itself, such as sgd or adamw.'
+      )
   return inner_devices.inner(number, kind, params)
 
 
@@ -107,14 +113,17 @@ def _with_unit_rate(config: Mapping[str, Any]) -> optax.GradientTransformation:
 PROBES = 32
 
 
-def _elementwise(tx: optax.GradientTransformation) -> bool:
+def _elementwise(tx: optax.GradientTransformation, like: Tree) -> bool:
   """Whether an optimizer updates shards as it updates whole tensors.
 
   False if all of its updates are zero, as these show nothing.
+
+  Args:
+    tx: the optimizer, which may treat the leaves of a model differently.
+    like: the model's parameters, whose structure and axes the probe has.
   """
   random = np.random.default_rng(0)
-  # Some treat matrices of 128 or more rows and columns differently.
-  start, mean = jnp.float32(random.standard_normal((2, 256, 128)))
+  start, mean = (_tensors(like, random, 1.0) for _ in range(2))
 
   @jax.jit
   def step(params, state, grad) -> Any:
@@ -125,17 +134,37 @@ def _elementwise(tx: optax.GradientTransformation) -> bool:
   whole = start, jax.jit(tx.init)(start)
   by_shard = (parts := shards.cut(start, 2)), jax.jit(jax.vmap(tx.init))(parts)
   has_updates = False
-  # Small gradients and large ones, since some are clipped; rows of different
-  # sizes, so that shards differ; a common mean, along which distances grow.
+  # Small gradients and large ones, since some are clipped; a common mean, along
+  # which distances grow.
   for size in np.geomspace(1e-3, 1e6, PROBES):
-    rows = size * random.lognormal(size=(256, 1))
-    grad = jnp.float32(rows * (mean + random.standard_normal(mean.shape)))
+    noise = _tensors(like, random, size)
+    grad = jax.tree.map(lambda x, m, size=size: x + size * m, noise, mean)
     *whole, update = step(*whole, grad)
     *by_shard, pieces = step_shards(*by_shard, shards.cut(grad, 2))
-    from_shards, largest = shards.joined(pieces, update), np.abs(update).max()
-    if not np.isfinite(largest) or not np.allclose(
-      update, from_shards, rtol=1e-4, atol=1e-6 * largest
-    ):
+    same = jax.tree.map(_close, update, shards.joined(pieces, update))
+    if not all(jax.tree.leaves(same)):
       return False
-    has_updates |= bool(largest > 0)
+    has_updates |= any(np.any(x) for x in jax.tree.leaves(update))
   return has_updates
+
+
+def _tensors(like: Tree, random: np.random.Generator, size: float) -> Tree:
+  """Random tensors with as many axes as those of a model. Their rows have
+  different sizes, so that shards differ."""
+  # Some treat matrices of 128 or more rows and columns differently.
+  matrix = random.standard_normal((256, 128)) * random.lognormal(size=(256, 1))
+
+  def tensor(x):
+    rows = matrix.reshape(256, 128, *[1] * max(0, x.ndim - 2))
+    for _ in range(2 - x.ndim):
+      rows = rows[..., 0]
+    return jnp.asarray(size * rows, jnp.float32)
+
+  return jax.tree.map(tensor, like)
+
+
+def _close(update: Any, from_shards: Any) -> bool:
+  largest = np.abs(update).max()
+  return bool(np.isfinite(largest)) and np.allclose(
+    update, from_shards, rtol=1e-4, atol=1e-6 * largest
+  )

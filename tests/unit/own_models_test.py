@@ -333,6 +333,38 @@ def trained_for(steps, task, **given):
   )
 
 
+def test_held_out_examples_may_be_a_frame_as_training_examples_may():
+  frame = pd.DataFrame(X.reshape(96, -1))
+  task = linear()._replace(
+    train=(frame[:64], pd.Series(Y[:64])), test=(frame[64:], pd.Series(Y[64:]))
+  )
+  found, known = trained_for(2, task), trained_for(2, linear())
+  for name in ('train_loss', 'test_loss'):
+    assert found.frame[name].tolist() == known.frame[name].tolist()
+
+
+@pytest.mark.exhaustive
+def test_buckets_overlap_though_a_parameter_is_not_used():
+  """The gradient of a scalar that the loss ignores is a constant."""
+  task, given = linear(), {'granularity': {'name': 'layer'}}
+  unused = task._replace(
+    init=lambda key: task.init(key) | {'unused': jnp.zeros(())}
+  )
+  losses = [
+    gj.compare(
+      unused,
+      {'all_reduce': gj.all_reduce(**given)},
+      optimizer=optax.sgd(0.1),
+      workers=2,
+      steps=2,
+      batch_size=8,
+      overlap=overlap,
+    ).frame['test_loss']
+    for overlap in (False, True)
+  ]
+  assert losses[0].tolist() == losses[1].tolist()
+
+
 @pytest.mark.exhaustive
 def test_a_mean_of_losses_in_bfloat16_is_accepted_as_a_mean():
   result = trained_for(2, linear(dtype=jnp.bfloat16))
@@ -494,6 +526,14 @@ def test_a_strategy_in_python_takes_part_names_and_numpy_numbers():
   assert gj.topk(density=np.float32(0.5))
 
 
+class Faulty(nn.Module):
+  """Its call takes the inputs, and has a fault of its own."""
+
+  @nn.compact
+  def __call__(self, x):
+    return nn.Dense(2)(x) + len(3)
+
+
 class Pair(nn.Module):
   """Its call takes more than the inputs."""
 
@@ -550,6 +590,10 @@ def compared(task):
     (
       lambda: gj.task_from_linen(Pair(), loss, **DATA),
       "argument: 'targets'.*one positional argument.*Wrap it in a module",
+    ),
+    (
+      lambda: gj.task_from_linen(Faulty(), loss, **DATA),
+      "the model raises TypeError: object of type 'int' has no len",
     ),
     (
       lambda: compared(gj.task_from_linen(Synchronised(), loss, **DATA)),

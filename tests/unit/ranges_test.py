@@ -77,8 +77,9 @@ def test_numbers_that_prevent_or_spoil_training_are_refused(key, number):
     ranges.check(config)
 
 
-def test_alpha_may_be_0_in_a_schedule_but_not_in_a_split():
+def test_alpha_may_be_0_in_a_schedule_or_a_strategy_but_not_in_a_split():
   ranges.check({'optimizer': {'schedule': {'alpha': 0.0}}})
+  ranges.check({'strategy': {'name': 'streaming_diloco', 'alpha': 0.0}})
   with pytest.raises(UserError, match=r'split\.alpha'):
     ranges.check({'split': {'alpha': 0.0}})
 
@@ -169,3 +170,13 @@ def test_variants_must_all_obtain_their_seconds_in_the_same_way(key, value):
   config.variants = {'a': {}, 'b': {key: value}}
   with pytest.raises(UserError, match=rf'b and a: only one has .*\.{key}'):
     list(variants(config))
+
+
+def test_arguments_of_functions_of_one_s_own_have_no_range():
+  own = {'name': 'mine:f', 'decay': 2.0, 'rate': -1.0}
+  ranges.check({'optimizer': own | {'schedule': own}, 'strategy': own})
+  for key in ('learning_rate', 'warmup_steps', 'boundaries', 'weight_decay'):
+    with pytest.raises(UserError, match=rf'optimizer\.{key}'):
+      ranges.check({'optimizer': own | {key: -1}})
+  with pytest.raises(UserError, match=r'schedule\.decay'):
+    ranges.check({'optimizer': {'schedule': own | {'name': 'exponential'}}})

@@ -232,10 +232,14 @@ def test_virtual_time_refuses_several_devices_per_worker():
   ],
 )
 def test_shards_refuse_an_optimizer_that_needs_whole_tensors(name, warmup):
+  """The model has a matrix, since muon updates vectors as adamw does."""
   given = config(inner='fsdp', **SEVERAL)
   given.optimizer = defaults.optimizer(name, 0.001, warmup_steps=warmup)
+  params, state = line().begin(jax.random.key(0))
+  params['matrix'] = jnp.zeros((3, 2))
+  task = line()._replace(init=lambda key: (params, state))
   with pytest.raises(UserError, match=f'{name} needs whole tensors'):
-    resolve_run(given, given=Overrides(line()))
+    resolve_run(given, given=Overrides(task))
 
 
 # The rate is zero at first, then below 1e-6 for some steps.
@@ -264,6 +268,20 @@ def test_elementwise_optimizers_support_shards(name):
   given = config(inner='fsdp', **SEVERAL)
   given.optimizer = defaults.optimizer(name, 0.01, warmup_steps=100)
   assert resolve_run(given, given=Overrides(line())).inner.kind == 'fsdp'
+
+
+def test_optimizers_are_probed_with_the_structure_of_the_model():
+  """One that needs whole tensors may be meant for some of the tensors only."""
+  labels = {'w': 'vector', 'b': 'scalar'}
+
+  def run(of_vectors, of_scalars):
+    parts = {'vector': of_vectors, 'scalar': of_scalars}
+    given = Overrides(line(), optimizer=optax.multi_transform(parts, labels))
+    return resolve_run(config(inner='fsdp', **SEVERAL), given=given)
+
+  assert run(optax.sgd(0.1), optax.adamw(0.01)).inner.kind == 'fsdp'
+  with pytest.raises(UserError, match='the optimizer needs whole tensors'):
+    run(optax.lars(0.1), optax.sgd(0.1))
 
 
 def test_shards_accept_optimizers_whose_first_updates_are_zero():

@@ -1,5 +1,8 @@
 """Sources of examples, which are read on demand."""
 
+import concurrent.futures
+import time
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -221,6 +224,38 @@ def test_a_source_need_not_inherit_from_source():
   pytest.importorskip('grain')
   results = [trained(x).summary['runs'][0] for x in (Own(), (X[:64], Y[:64]))]
   assert results[0]['train_loss'] == results[1]['train_loss']
+
+
+class Shared:
+  """Reads example i in two steps, through a place that threads share."""
+
+  def __init__(self):
+    self.place, self.most, self._inside = 0, 0, 0
+
+  def __len__(self):
+    return 64
+
+  def __getitem__(self, index):
+    self._inside += 1
+    self.most = max(self.most, self._inside)
+    self.place = index
+    time.sleep(0.001)  # Other threads run.
+    found = np.float32(self.place)
+    self._inside -= 1
+    return found
+
+
+@pytest.mark.parametrize('safe', [False, True])
+def test_threads_read_a_source_of_one_s_own_one_at_a_time(safe):
+  own = Shared()
+  if safe:
+    own.thread_safe = True
+  source = CheckedSource(own, 'train')
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    found = [*pool.map(source.__getitem__, range(64))]
+  assert (own.most > 1) == safe
+  if not safe:
+    assert found == [*range(64)]
 
 
 @pytest.mark.parametrize('holdout', ['test', 'validation'])
