@@ -1,6 +1,6 @@
 """Held-out scores of the workers, and their consensus distance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -15,8 +15,10 @@ from gossipjax.tasks import metrics
 from gossipjax.tasks.task import Task, count
 from gossipjax.training.model_state import EvalStates
 from gossipjax.training.record import Record
+from gossipjax.transforms.traced_collectives import opened, programs
 
 _CHUNK = 256  # Examples per device and call; more is no faster on a CPU.
+_MOST_BYTES = 2**30  # Of the largest array of a call, on a machine or a GPU.
 
 
 @jax.jit
@@ -42,6 +44,45 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
   return mean, jnp.sqrt(sum(jax.tree.leaves(squares)))
 
 
+def _chunk(task: Task, devices: int, executor: str) -> int:
+  """Examples per device and call, few enough for the memory."""
+  apart = executor != 'vmap' and jax.default_backend() != 'cpu'
+  sharing = 1 if apart else devices
+  try:
+    most = _MOST_BYTES // (largest_bytes(task) * sharing)
+  except Exception:  # Scoring says what is wrong with a task.
+    return _CHUNK
+  return max(1, min(_CHUNK, most))
+
+
+def largest_bytes(task: Task) -> int:
+  """Bytes per example, at least 1, of the largest array that scoring makes."""
+  begun = jax.eval_shape(task.begin, jax.random.key(0))
+  one = take_rows(task.test, np.zeros(1, int))
+
+  def program(count):
+    many = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), one
+    )
+    score = lambda params, state, examples: jax.vmap(
+      lambda example: task.scores(params, state, example)
+    )(examples)
+    return jax.make_jaxpr(score)(*begun, many).jaxpr
+
+  # What does not grow with the examples, such as weights, is the same in both.
+  pair = zip(_sizes(program(2)), _sizes(program(3)), strict=True)
+  return max((three - two for two, three in pair), default=0) or 1
+
+
+def _sizes(jaxpr: Any) -> Iterator[int]:
+  """Bytes of the results of all equations, also of those within others."""
+  for eqn in jaxpr.eqns:
+    for v in eqn.outvars:
+      yield v.aval.size * v.aval.dtype.itemsize
+    for inner in programs(eqn):
+      yield from _sizes(opened(inner))
+
+
 def held_out_scorer(
   task: Task, workers: int, executor: executors.Executor
 ) -> Callable[[Tree, Tree], dict[str, float]]:
@@ -60,7 +101,7 @@ def held_out_scorer(
   """
   total, test = count(task.test, 'test'), task.test
   devices = workers * executor.devices
-  calls = -(-total // (devices * _CHUNK))
+  calls = -(-total // (devices * _chunk(task, devices, executor.name)))
   chunk = -(-total // (devices * calls))
   rows = np.arange(calls * devices * chunk).reshape(calls, workers, -1)
   real = (rows < total).astype(np.float32)

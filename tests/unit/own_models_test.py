@@ -17,6 +17,7 @@ from gossipjax.comparison import compare, one_training
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.results import analysis
+from gossipjax.training import evaluate
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -341,6 +342,25 @@ def test_held_out_examples_may_be_a_frame_as_training_examples_may():
   found, known = trained_for(2, task), trained_for(2, linear())
   for name in ('train_loss', 'test_loss'):
     assert found.frame[name].tolist() == known.frame[name].tolist()
+
+
+def test_scores_of_few_examples_at_once_are_those_of_many(monkeypatch):
+  task, called = linear(width=40), []
+  # The largest arrays of an example: 40 and 2 numbers of four bytes.
+  assert evaluate.largest_bytes(task) == 160
+  begun = task.begin(KEY)
+  where = executors.executor(2, 'vmap')
+  many = evaluate.held_out_scorer(task, 2, where)(*begun)
+  monkeypatch.setattr(evaluate, '_MOST_BYTES', 2 * 3 * 160)
+  join = evaluate.metrics.joined
+  monkeypatch.setattr(
+    evaluate.metrics,
+    'joined',
+    lambda parts, total: called.append(len(parts)) or join(parts, total),
+  )
+  few = evaluate.held_out_scorer(task, 2, where)(*begun)
+  assert called == [6]  # 32 examples, three for each of two workers.
+  assert few['loss'] == pytest.approx(many['loss'], rel=1e-6)
 
 
 @pytest.mark.exhaustive
