@@ -95,9 +95,8 @@ def _check_target(config: ConfigDict, run: Run) -> None:
         f'config.target_score={chosen} is not a score of the task'
         f'{nearest(chosen, known)}'
       )
-  scores.check_share(
-    scores.of_task(config, run.task)[0], scores.goal(config)[1]
-  )
+  if (target := scores.goal(config)[1]) > 1:
+    scores.check_share(scores.of_task(config, run.task)[0], target)
 
 
 def _names(config: ConfigDict, given: Overrides) -> Names:
