@@ -104,9 +104,9 @@ def _compressor(
   def compress(x, key=None):
     if selection.start is not None:
       raise UserError(
-        'This selection needs its choice of the previous step, which only '
-        'topk, gtopk, exact_global_topk, ok_topk, union_topk, dgc and '
-        'compressed keep; set selection.name=exact.'
+        'This selection needs its choice of the previous step, which is not '
+        'kept here; set selection.name=exact, or in diloco and '
+        'streaming_diloco exchange=gather.'
       )
     return proceed(x, key, None, ())[0]
 

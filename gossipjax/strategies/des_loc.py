@@ -7,6 +7,7 @@
 at the end of a step; the paper averages moments before they are used and
 parameters before they are changed. With Adam it sends 4 n (1/Kx + 1/Ku + 1/Kv)
 bytes per step, times 2 (P - 1) / P in a ring; SGD has at most a first moment.
+Optimizers that keep other arrays (amsgrad, adagrad) are refused.
 With equal periods it is Local Adam; without exchanges of moments it is local
 SGD. With periods of 1 it is not all-reduce Adam: the mean of squares is not the
 square of the mean.

@@ -120,7 +120,8 @@ def _check_memory(whose: str, state: Tree) -> None:
     if not leaf.size:
       raise UserError(
         f'{whose} returns an array without entries as {name}, which a '
-        'checkpoint cannot keep; leave it out of the state.'
+        'checkpoint cannot keep; leave it out of the state, or out of the '
+        'parameters if it is one of them.'
       )
 
 

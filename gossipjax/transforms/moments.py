@@ -1,8 +1,10 @@
 """Runs an aggregator on the moments that an optimizer keeps."""
 
 import jax
+import jax.numpy as jnp
 
-from gossipjax.aggregator import Aggregator
+from gossipjax.aggregator import Aggregator, Tree
+from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
 
 # Names of fields in optax: of Adam and its relatives, and of SGD's momentum.
@@ -12,12 +14,16 @@ FIRST, SECOND = ('mu', 'trace'), ('nu',)
 def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
   """Aggregates the fields of an optimizer's state that have one of the names.
 
-  All other fields, such as step counts, stay as they are. An optimizer without
-  such a field sends nothing.
+  Numbers, such as step counts, stay as they are. An optimizer without such a
+  field sends nothing.
 
   Args:
     names: names of fields, for example FIRST or SECOND.
     aggregator: aggregates the list of the leaves of these fields.
+
+  Raises:
+    UserError: the optimizer keeps other arrays of fractions, which every worker
+      would keep to itself (when it begins).
   """
 
   def positions(state):
@@ -25,6 +31,7 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
     return [i for i, (path, _) in enumerate(paths) if _field(path) in names]
 
   def init(opt):
+    _check(opt)
     leaves = jax.tree.leaves(opt)
     return aggregator.init([leaves[i] for i in positions(opt)])
 
@@ -41,6 +48,17 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
     return form.unflatten(leaves), state, sent
 
   return Aggregator(init, update)
+
+
+def _check(opt: Tree) -> None:
+  for path, leaf in jax.tree_util.tree_leaves_with_path(opt):
+    is_array = leaf.ndim and jnp.issubdtype(leaf.dtype, jnp.inexact)
+    if is_array and not _field(path):
+      raise UserError(
+        f'The optimizer keeps {jax.tree_util.keystr(path)}, and only the '
+        f'moments {", ".join(FIRST + SECOND)} of optax are exchanged; take '
+        'another optimizer, such as adamw, or another strategy.'
+      )
 
 
 def _field(path) -> str:

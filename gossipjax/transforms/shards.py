@@ -35,7 +35,8 @@ def cut(tree: Tree, number: int) -> Tree:
     missing = -x.shape[axis] % number
     x = jnp.pad(x, [(0, missing * (i == axis)) for i in range(x.ndim)])
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    return jnp.moveaxis(x.reshape(*before, number, -1, *after), axis, 0)
+    length = x.shape[axis] // number  # Explicit, as there may be no entries.
+    return jnp.moveaxis(x.reshape(*before, number, length, *after), axis, 0)
 
   return jax.tree.map(pieces, tree)
 
@@ -52,7 +53,8 @@ def joined(shards: Tree, like: Tree) -> Tree:
     axis = _axis(x)
     rows = jnp.moveaxis(pieces, 0, axis)
     before, after = rows.shape[:axis], rows.shape[axis + 2 :]
-    flat = rows.reshape(*before, -1, *after)
+    length = rows.shape[axis] * rows.shape[axis + 1]
+    flat = rows.reshape(*before, length, *after)
     size = x.shape[axis] if x.ndim else 1
     return jax.lax.slice_in_dim(flat, 0, size, axis=axis).reshape(x.shape)
 

@@ -223,6 +223,17 @@ def test_des_loc_with_momentum_sgd_at_every_step_is_all_reduce(first):
   close(ours, train(all_reduce.strategy(), MOMENTUM))
 
 
+@pytest.mark.parametrize(
+  'optimizer, kept',
+  [(optax.amsgrad(RATE), 'nu_max'), (optax.adagrad(RATE), 'sum_of_squares')],
+)
+def test_des_loc_refuses_an_optimizer_whose_arrays_it_cannot_exchange(
+  optimizer, kept
+):
+  with pytest.raises(UserError, match=f'optimizer keeps .*{kept}'):
+    train(des_loc.strategy(), optimizer)
+
+
 def test_des_loc_counts_the_bytes_of_moments():
   method = des_loc.strategy(2, 3, 4)
   each = ring(4 * SIZE)
