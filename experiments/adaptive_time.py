@@ -142,15 +142,17 @@ def find(
 
 
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
-  """The row of a method at its best rate; columns are means over its seeds."""
+  """The row of a method at its best rate; columns are means over its seeds,
+  but for seconds without those that diverged (never the first)."""
   runs = mine.tuned.runs
+  ended = [run for run in runs if not run['diverged']]
   paired = base and base.tuned._replace(runs=base.tuned.runs[: len(runs)])
   part, error = virtual_time.time_ratio(mine.tuned, paired, TARGET)
   return seed_statistics.columns(NAMES, cell) | {
     'seconds of a transfer': mine.transfer_s,
     'seeds': len(runs),
     **virtual_time.best_rate_columns(mine.tuned),
-    'share of time not computing': statistics.mean(map(idle_share, runs)),
+    'share of time not computing': statistics.mean(map(idle_share, ended)),
     'traffic saved': base and 1 - _per_step(runs) / _per_step(base.tuned.runs),
     TIMES: _last(runs, 'bytes_sent') / (P * 4 * virtual_time.PARAMETERS),
     TIME: virtual_time.mean_seconds(mine.tuned, TARGET),
@@ -161,7 +163,8 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
 
 def _last(runs: Sequence[Result], key: str) -> float:
   """Mean over seeds of a field of the last record, that at the target."""
-  return statistics.mean(run['records'][-1][key] for run in runs)
+  ended = (run for run in runs if not run['diverged'])
+  return statistics.mean(run['records'][-1][key] for run in ended)
 
 
 def _per_step(runs: Sequence[Result]) -> float:

@@ -19,12 +19,14 @@ import itertools
 import os
 import pathlib
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from absl import app, flags
+from ml_collections import ConfigDict
 
 from experiments.framework import (
   best_rate,
@@ -57,7 +59,7 @@ CLAIMS = (
 MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')
 ONLY = flags.DEFINE_list('workload', [], 'Only studies on these; all if empty.')
 STATUS = flags.DEFINE_bool('status', False, 'Show what is missing.')
-LOCKS = pathlib.Path('runs/queue.lock')  # Each run locks one byte of it.
+LOCK = 'queue.lock'  # In the folder of runs; each run locks one byte of it.
 WAIT_S = 10.0  # Pause while other queues make all that is left.
 
 
@@ -100,28 +102,27 @@ class OutOfTime(Exception):
   """No further run may begin."""
 
 
-def work(found: Iterable[Job], kept: ResultStore, minutes: float) -> int:
-  """Makes what is missing until the time is over; returns how many runs."""
-  made, deadline = 0, time.monotonic() + 60 * minutes
+def work(
+  found: Iterable[Job], kept: ResultStore, minutes: float
+) -> tuple[int, int]:
+  """Makes what is missing until the time is over.
 
-  def make(ask: study.RunRequest) -> None:
+  Returns:
+    How many runs were made, and how many studies were given up.
+  """
+  made, failed, deadline = 0, 0, time.monotonic() + 60 * minutes
+
+  def make(request: study.RunRequest) -> None:
+    nonlocal made
     if time.monotonic() > deadline:
       raise OutOfTime
-    with locked(ask.key, LOCKS) as acquired:
-      if acquired and study.line_of(ask, kept) is None:
-        make_locked(ask)
-
-  def make_locked(ask: study.RunRequest) -> None:
-    nonlocal made
-    result, seconds, made_with = own_process.in_a_process(ask.config, ask.probe)
-    kept.add(ask.workload, ask.key, result, seconds, made_with)
-    made += 1
-    left = max(0.0, deadline - time.monotonic()) / 60
-    console.say(
-      f'{job.claim} {" ".join(map(str, job.cell))}, learning rate '
-      f'{ask.config.optimizer.learning_rate:g}, seed {ask.config.seed}: '
-      f'{seconds:.0f} s; {made} runs made, {left:.0f} minutes left'
-    )
+    with locked(request.key, kept.folder / LOCK) as acquired:
+      if acquired and study.line_of(request, kept) is None:
+        seconds = _make(request, kept)
+        made += 1
+        left = max(0.0, deadline - time.monotonic()) / 60
+        ended = f'{seconds:.0f} s; {made} runs made, {left:.0f} minutes left'
+        console.say(f'{_title(job, request.config)}: {ended}')
 
   try:
     while found:
@@ -132,6 +133,7 @@ def work(found: Iterable[Job], kept: ResultStore, minutes: float) -> int:
         except study.RunInProgress:
           waiting.append(job)
         except (RuntimeError, UserError) as error:
+          failed += 1
           console.say(f'{job.claim} {job.cell} was given up: {error}')
       found = waiting
       if waiting and made == before:
@@ -139,8 +141,25 @@ def work(found: Iterable[Job], kept: ResultStore, minutes: float) -> int:
   except OutOfTime:
     console.say('Time is up; the same command continues.')
   else:
-    console.say('No run is left to make.')
-  return made
+    given_up = f', but {failed} studies were given up, see above' * (failed > 0)
+    console.say(f'No run is left to make{given_up}.')
+  return made, failed
+
+
+def _make(request: study.RunRequest, kept: ResultStore) -> float:
+  """Makes and keeps a run; returns its seconds."""
+  result, seconds, made_with = own_process.in_a_process(
+    request.config, request.probe
+  )
+  kept.add(request.workload, request.key, result, seconds, made_with)
+  return seconds
+
+
+def _title(job: Job, config: ConfigDict) -> str:
+  return (
+    f'{job.claim} {" ".join(map(str, job.cell))}, learning rate '
+    f'{config.optimizer.learning_rate:g}, seed {config.seed}'
+  )
 
 
 def status(
@@ -202,7 +221,9 @@ def main(argv: list[str], interrupted: Any) -> None:
   if scale == 'gpu':
     gpus.require()  # Else CPU runs would be kept as a GPU's.
   check_minutes(MINUTES.value)
-  work(jobs(names, scale, ONLY.value), kept, MINUTES.value)
+  _, failed = work(jobs(names, scale, ONLY.value), kept, MINUTES.value)
+  if failed:
+    sys.exit(1)
 
 
 if __name__ == '__main__':

@@ -176,7 +176,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     for top in fast[:1]:
       best = f', at most {top[SPEED]:.1f} times ({top["strategy"]})'
     texts.append(f'{link}: {len(fast)} of {len(group)} faster{best}')
-    counts.append(f'{link} {len(fast)} of {len(group)}')
+    counts.append(f'{link} {len(fast)}')
   fast = _faster(rows)
   sure = sum(is_faster(row, SPEED) is True for row in rows)
   seconds, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
@@ -184,8 +184,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.make_verdict(
     [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
     + training_claim.not_begun(rows, coverage),
-    f'{len(fast)} of {len(rows)} are at least {FASTER} times as fast, {sure} '
-    f'surely ({", ".join(counts)}); {seconds.count(None)} miss the target',
+    f'{len(fast)} of {len(rows)} ({", ".join(counts)}) are at least {FASTER} '
+    f'times as fast, {sure} surely; {seconds.count(None)} miss the target',
     f'{"; ".join(texts) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
     f'{edge.count(False)} pairs the best learning rate is at the edge of those '

@@ -149,7 +149,7 @@ def _row(name: str, scenario_runs: ScenarioRuns) -> dict[str, Any]:
   stops = [
     r['records'][-1]['virtual_s']
     for r in runs['lost']
-    if r['records'][-1].get('lost_worker') is not None
+    if r['records'] and r['records'][-1].get('lost_worker') is not None
   ]
   row = {'method': name, 'seeds': len(runs['baseline'])}
   row |= virtual_time.best_rate_columns(scenario_runs.baseline)
@@ -166,8 +166,9 @@ def _row(name: str, scenario_runs: ScenarioRuns) -> dict[str, Any]:
 
 
 def _step_s(run: Result) -> float | None:
-  last = run['records'][-1]
-  return claim.ratio(last['virtual_s'], last['step'])
+  """Virtual seconds of a step; None if the run diverged."""
+  last = {} if run['diverged'] else run['records'][-1]
+  return claim.ratio(last.get('virtual_s'), last.get('step'))
 
 
 def _is_steady(row: dict[str, Any]) -> bool | None:

@@ -23,13 +23,13 @@ def _rows(workload: str, tuned: Mapping[str, Tuned]) -> list[dict[str, Any]]:
 
 
 def on_the_front(row: Mapping[str, Any], rows: claim.Rows) -> bool:
-  """Whether no other row of the workload has fewer bytes and a better score;
-  False if the row's loss or bytes are unknown."""
+  """Whether no other row of the workload has a better score with as many bytes
+  or fewer; False if the row's loss or bytes are unknown."""
   if not known(row[LOSS]) or not known(row[PATH]):
     return False
   column, sign, *_ = margins.score_metric(row['workload'])
   return not any(
-    other[PATH] < row[PATH] and sign * other[column] > sign * row[column]
+    other[PATH] <= row[PATH] and sign * other[column] > sign * row[column]
     for other in rows
     if other['workload'] == row['workload'] and known(other[LOSS])
   )

@@ -136,6 +136,11 @@ def _measured(measure: Callable[[], float]) -> dict[str, Any]:
   times, others = other_load.meanwhile(
     lambda: [measure() for _ in range(AGAIN)]
   )
+  if others > other_load.MOST_OTHERS and not claim.QUICK.value:
+    raise UserError(
+      f'Other programs used {100 * others:.0f} % of the cores while a step was '
+      'timed, so the time is not kept; stop them and try again.'
+    )
   return {'seconds': times, other_load.OTHERS: others}
 
 

@@ -56,9 +56,7 @@ def of_scale(studies: Studies, scale: str) -> Studies:
 def results(studies: Studies, kept: ResultStore) -> dict[Cell, Any]:
   """Returns the results of the finished studies, by cell."""
   played = {cell: study.replay(make(), kept) for cell, make in studies.items()}
-  return {
-    cell: far.found for cell, far in played.items() if far.found is not None
-  }
+  return {c: far.found for c, far in played.items() if far.found is not None}
 
 
 def coverage(
@@ -79,7 +77,7 @@ def coverage(
         'examples a step': size.examples,
         'scale': scale,
         'gate': workload.gate_at(scale),
-        'where the gate is from': workload.gate_source,
+        'where the gate is from': workload.gate_source_at(scale),
         'all-reduce reached': reached,
         'gate met': gate.met,
         'studies': len(cells),
@@ -124,7 +122,8 @@ def unfinished(
   """Returns an UNTRAINED case for each study of one of `methods` without a row;
   `names` are the columns that hold a cell, whose last part is the method."""
   done = {tuple(row[name] for name in names) for row in rows}
-  cells = [c for c in studies(coverage[0]['scale']) if c[-1] in methods]
+  scale = coverage[0]['scale']
+  cells = [c for c in of_scale(studies(scale), scale) if c[-1] in methods]
   return [claim.UNTRAINED] * sum(cell not in done for cell in cells)
 
 
@@ -175,7 +174,8 @@ def run(
         'experiments/results is that of the scale cpu.'
       )
     executors.emulate(DEVICES)
-    chosen = of_scale(studies(scale), scale)
+    if not (chosen := of_scale(studies(scale), scale)):
+      raise UserError(f'{what.name} trains nothing at the scale {scale}.')
     runs = folder_of(scale, pathlib.Path(FOLDER.value))
     kept = ResultStore(folder / 'runs' if quick else runs)
     if quick:

@@ -45,6 +45,10 @@ class Workload(NamedTuple):
     own = self.sizes[scale].gate
     return self.gate if own is None else own
 
+  def gate_source_at(self, scale: str) -> str:
+    """Where the gate of that scale is from."""
+    return self.gate_source if self.sizes[scale].gate is None else 'a goal'
+
   def passes(self, value: float, scale: str = 'cpu') -> bool:
     """Whether a value of the metric is as good as the gate."""
     gate = self.gate_at(scale)

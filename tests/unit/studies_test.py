@@ -315,13 +315,13 @@ def test_the_queue_makes_each_run_once_and_stops_in_time(
       raise RuntimeError('the run ended with exit code -6')
     return run(0.5), 2.0, {}
 
-  monkeypatch.setattr(queue, 'LOCKS', tmp_path / 'queue.lock')
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
-  assert queue.work(iter(jobs(5)), ResultStore(tmp_path), 1.0) == 2
+  assert queue.work(iter(jobs(5)), ResultStore(tmp_path), 1.0) == (2, 2)
   assert seeds == [0, 1, 1, 2]
   stderr = capsys.readouterr().err
-  assert 'given up' in stderr and '2 runs made' in stderr
-  assert queue.work(iter(jobs(9)), ResultStore(tmp_path), -1.0) == 0
+  assert '2 studies were given up, see above' in stderr
+  assert '2 runs made' in stderr
+  assert queue.work(iter(jobs(9)), ResultStore(tmp_path), -1.0) == (0, 0)
   assert 'Time is up' in capsys.readouterr().err
 
 
@@ -338,8 +338,10 @@ with result_store.locked(key, folder) as mine:
 def test_a_run_that_another_queue_is_making_is_left_to_it(
   tmp_path, monkeypatch
 ):
-  locks, store, seeds = tmp_path / 'work/queue.lock', ResultStore(tmp_path), []
-  monkeypatch.setattr(queue, 'LOCKS', locks)
+  """They share a folder of runs, wherever they were started."""
+  store, seeds = ResultStore(tmp_path / 'shared'), []
+  locks = store.folder / queue.LOCK
+  monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(queue, 'WAIT_S', 0.01)
   theirs = study.RunRequest('fashion', config(seed=0))
   with subprocess.Popen(
@@ -359,7 +361,7 @@ def test_a_run_that_another_queue_is_making_is_left_to_it(
       return run(0.5), 2.0, {}
 
     monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
-    assert queue.work(iter(jobs(6)), store, 1.0) == 3
+    assert queue.work(iter(jobs(6)), store, 1.0) == (3, 0)
   assert seeds == [1, 2, 0]
   assert store.find('fashion', theirs.key)
 
