@@ -1,7 +1,8 @@
 r"""Thirteen runs on Fashion-MNIST on one simulated cluster, in virtual time.
 
     python run.py --config=configs/async_fashion_mnist.py
-    python run.py --config=configs/async_fashion_mnist.py --config.workers=64
+    python run.py --config=configs/async_fashion_mnist.py --config.workers=64 \
+        --config.variants.backup_workers.cluster.first=63
     python run.py --config=configs/async_fashion_mnist.py \
         --config.cluster.failures='((3, 5.0),)'
 
