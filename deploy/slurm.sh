@@ -21,7 +21,8 @@ export XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=true ${XLA_FLAGS:-}"
 # The network that NCCL takes, if it takes the wrong one by itself:
 # export NCCL_SOCKET_IFNAME=ib0 NCCL_DEBUG=INFO
 
-srun --kill-on-bad-exit=1 python run.py --distributed \
+# Since Slurm 22.05 srun takes the number of cores only as a flag.
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 python run.py --distributed \
   --config=configs/cifar10.py \
   --config.workers="$SLURM_NTASKS" \
   --workdir="${WORKDIR:-runs/slurm-$SLURM_JOB_ID}" \

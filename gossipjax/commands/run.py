@@ -35,7 +35,7 @@ from gossipjax.config.variants import variants
 from gossipjax.distributed import allocator, gpus, processes, shared_folder
 from gossipjax.engine import ray_cluster
 from gossipjax.errors import UserError
-from gossipjax.results import reservation
+from gossipjax.results import inputs, machine, provenance, reservation
 from gossipjax.training import inner
 from gossipjax.training.run import devices
 
@@ -93,7 +93,8 @@ def main(
     _check_together(given)
     _emulate_worker(config)
   _check_address(config)
-  same_everywhere.check(_given(config))
+  if processes.distributed():
+    same_everywhere.check(_given(config))
   folder = console.workdir(name)
   processes.meter()  # Refuses an unknown interface, or too few processes.
   shared_folder.check(folder)
@@ -131,14 +132,23 @@ def _check_together(given: flags.FlagValues) -> None:
 
 
 def _given(config: ConfigDict) -> dict[str, Any]:
-  """The config and the flags that must be the same in all processes."""
+  """What must be the same in all processes: the config, flags, and the code and
+  settings that change what a training computes."""
   names = ('workdir', 'resume', 'num_processes')
   values = {f'--{name}': flags.FLAGS[name].value for name in names}
   # The name of an interface may differ between hosts.
   values['--interface'] = (
     'NAME' if flags.FLAGS['interface'].value else 'nothing'
   )
-  return {'config': json.loads(config.to_json())} | values
+  code, plain = provenance.of_this_process(), json.loads(config.to_json())
+  return {
+    'config': plain,
+    **values,
+    'commit': code['commit'],
+    'versions': code['versions'],
+    'settings': machine.numerics(),
+    'modules': inputs.modules(plain),
+  }
 
 
 def _check_address(config: ConfigDict) -> None:

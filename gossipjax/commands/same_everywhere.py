@@ -17,7 +17,7 @@ def check(given: Mapping[str, Any]) -> None:
   """Checks that all processes were given the same; a single one checks nothing.
 
   Args:
-    given: what has to agree, by name and as JSON: the config, and some flags.
+    given: what has to agree, by name and as JSON: the config, flags, code.
 
   Raises:
     UserError: in process 0, and in the first process that was given something
@@ -57,8 +57,8 @@ def _sentence(number: int, keys: list[str], first: Any, other: Any) -> str:
   more = f', and {len(keys) - 3} more' if len(keys) > 3 else ''
   return (
     f'Process {number} has other settings than process 0: '
-    f'{", ".join(shown)}{more}. Start all processes with the same config file '
-    'and the same flags.'
+    f'{", ".join(shown)}{more}. Start all processes with the same config file, '
+    'flags, code and versions.'
   )
 
 

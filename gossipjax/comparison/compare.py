@@ -19,7 +19,7 @@ from gossipjax.comparison import (
 from gossipjax.comparison.summary import summarise
 from gossipjax.comparison.variant import Variant, check, check_shared
 from gossipjax.config.variants import variants
-from gossipjax.distributed import processes
+from gossipjax.distributed import processes, stopping
 from gossipjax.errors import UserError, missing
 from gossipjax.results import record_file, reservation, timeline_file, workdir
 from gossipjax.training import durable_files, optimizer
@@ -103,11 +103,7 @@ def of_variants(
       log(event_log.ended(summaries[-1]))
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
         console.say(f'{one.name}: {why} The others go on.')
-    all_diverged = lambda: all(run.get('diverged') for run in summaries)
-    if processes.broadcast_from_first(all_diverged):
-      if not processes.is_first():
-        processes.leave(console.DIVERGED)
-      raise Diverged(summaries[0]['diverged'])
+    _end(summaries)
     if not processes.is_first():
       return {}
     return _write(folder, config, summaries, higher, command)
@@ -123,6 +119,16 @@ def _check_audit(runs: Sequence[Variant]) -> None:
     raise UserError('--audit is for lock-step programs; set config.cluster={}.')
   for one in runs:
     audit.check_devices(one.run.workers, one.run.inner.devices)
+
+
+def _end(summaries: Sequence[dict[str, Any]]) -> None:
+  """Ends what watches trainings; raises Diverged if all have diverged."""
+  stopping.watch_no_more()
+  all_diverged = lambda: all(run.get('diverged') for run in summaries)
+  if processes.broadcast_from_first(all_diverged):
+    if not processes.is_first():
+      processes.leave(console.DIVERGED)
+    raise Diverged(summaries[0]['diverged'])
 
 
 def _write(

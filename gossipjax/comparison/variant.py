@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from gossipjax.comparison import scores
 from gossipjax.compressors import sparse
 from gossipjax.config import defaults
-from gossipjax.distributed import processes
+from gossipjax.distributed import processes, stopping
 from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import dry_run
 from gossipjax.tasks import checks, data_checks
@@ -77,6 +77,7 @@ def check(
     # The data and scores of built-in tasks need no check.
     data_checks.check(run.task, run.batch_size, run.seed)
     score_checks.check(run)
+  stopping.finished()
   return found
 
 

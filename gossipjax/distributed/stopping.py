@@ -16,28 +16,45 @@ class Stop:
   """Whether to stop after this step: the same answer in every process.
 
   JAX tells all processes of a SIGTERM to any of them, and all stop at the same
-  step. A call also shows that steps go on: a watchdog ends a process in which
-  no step has finished for --step_timeout_s, because collectives wait for ever.
+  step. A call also shows that steps go on: until `watch_no_more`, a watchdog
+  ends a process in which nothing has finished for --step_timeout_s, because
+  collectives wait for ever.
   """
 
   received = signal.SIGTERM
+  _finished_at, _watched = 0.0, False  # Of the process.
 
   def __init__(self):
-    self._calls, self._called_at = 0, time.monotonic()
-    threading.Thread(target=self._watch, daemon=True).start()
+    self._calls, Stop._watched = 0, True
+    finished()
+    threading.Thread(target=_watch, daemon=True).start()
 
   def __call__(self) -> bool:
-    self._calls, self._called_at = self._calls + 1, time.monotonic()
+    self._calls += 1
+    finished()
     return multihost_utils.reached_preemption_sync_point(self._calls)
 
-  def _watch(self) -> None:
-    timeout_s = processes.step_timeout_s()
-    while time.monotonic() - self._called_at < timeout_s:
-      time.sleep(0.5)
-    print(
-      f'Process {jax.process_index()}: no step finished for {timeout_s} s; a '
-      'peer or the link hangs, or a download or compiling takes longer than '
-      '--step_timeout_s. --resume continues.',
-      file=sys.stderr,
-    )
-    processes.leave(PEER_LOST)
+
+def finished() -> None:
+  """Tells the watchdog that a check, a step, a record or a checkpoint ended."""
+  Stop._finished_at = time.monotonic()
+
+
+def watch_no_more() -> None:
+  """Ends the watchdog, since all trainings are over."""
+  Stop._watched = False
+
+
+def _watch() -> None:
+  timeout_s = processes.step_timeout_s()
+  while Stop._watched and time.monotonic() - Stop._finished_at < timeout_s:
+    time.sleep(0.5)
+  if not Stop._watched:
+    return
+  print(
+    f'Process {jax.process_index()}: no step finished for {timeout_s} s; a '
+    'peer or the link hangs, or a download, compiling, an evaluation or a '
+    'checkpoint takes longer than --step_timeout_s. --resume continues.',
+    file=sys.stderr,
+  )
+  processes.leave(PEER_LOST)

@@ -72,8 +72,9 @@ class Crew:
     return ((i, a) for (k, i), a in self.actors.items() if k == kind)
 
   def alive(self) -> list[int]:
-    """The workers known to be alive; all workers if none is."""
-    return [i for i, _ in self.of(WORKER)] or [*range(len(self.steps))]
+    """The workers known to be alive, in order; all workers if none is."""
+    alive = sorted(i for i, _ in self.of(WORKER))
+    return alive or [*range(len(self.steps))]
 
   def begin(self) -> None:
     """Gives all processes their states, and compiles their programs.

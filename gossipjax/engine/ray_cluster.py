@@ -133,6 +133,9 @@ def _join(ray, where: str) -> None:
         'RAY_AUTH_MODE=token, and give the token in RAY_AUTH_TOKEN or '
         '~/.ray/auth_token.'
       ) from error
+    if 'Version mismatch' in str(error):
+      reason = ' '.join(str(error).split()).rstrip('.')
+      raise UserError(f'--address={where}: {reason}.') from error
     raise UserError(
       f'--address={where}: there is no Ray cluster; `ray start --head` starts '
       'one.'

@@ -143,7 +143,8 @@ class WorkerProcess:
     """Asks workers, or the shards of the server; see `peer.Peer`."""
     visits = self._setup.exchange.kind == async_exchange.VISIT
     attending = 1 if visits else 1 + len(drawn)
-    until, refs, answers = time.monotonic() + WAIT_S, {}, {}
+    # By a clock that stands while all are paused.
+    until, refs, answers = self._clock() + WAIT_S, {}, {}
     while True:
       others = self._others  # `connect` sets others.
       peers = [*others] if visits else drawn
@@ -163,11 +164,11 @@ class WorkerProcess:
         raise  # A bug of this program; the process is alive.
       except ray.exceptions.GetTimeoutError:
         # A long message or a queue; `Monitor` kills a process that hangs.
-        until = time.monotonic() + WAIT_S
+        until = self._clock() + WAIT_S
       except ray.exceptions.RayError as error:
         if not visits:
           raise Gone from error
-        if time.monotonic() > until:
+        if self._clock() > until:
           raise UserError(
             f'The parameter server did not answer for {WAIT_S:g} s; go on with '
             '--resume, or start a new run.'

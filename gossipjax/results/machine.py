@@ -30,6 +30,12 @@ def settings() -> dict[str, Any]:
   return found | {_VARIABLE: os.environ.get(_VARIABLE) or 'unset'}
 
 
+def numerics() -> dict[str, str]:
+  """The settings with which a training computes other numbers, as text."""
+  found = settings()
+  return {name: str(found[name]) for name in _REFUSED if name in found}
+
+
 def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
   """Why a run cannot go on in this process; '' if it can.
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gossipjax.aggregator import Tree
+from gossipjax.distributed import stopping
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.evaluate import ScoredModel
@@ -86,6 +87,7 @@ def records(
     if (log or test) and training.step != scored_at:
       record = training.record(scored=test)
       yield record
+      stopping.finished()
       scored_at, goal = training.step if test else 0, training.reached(record)
     if over and not goal and (last := training.final_record()):
       yield last
@@ -93,6 +95,7 @@ def records(
     # After --resume, a run that ended early gets to that end again.
     if save and not over:
       store.save(training.step, *training.state())
+      stopping.finished()
     if stop and not over:  # A run at its end has nothing left to resume.
       raise Interrupted(training.step)
   if store is not None:

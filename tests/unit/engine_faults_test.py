@@ -234,6 +234,9 @@ def test_a_shard_that_has_answered_is_not_called_again(monkeypatch):
     return ref
 
   class Clock:
+    def __call__(self):
+      return 0.0
+
     def check(self):
       shards[1].dead = False  # The shard is back.
 
@@ -248,6 +251,61 @@ def test_a_shard_that_has_answered_is_not_called_again(monkeypatch):
   worker._setup, worker._clock, worker._others = Setup, Clock(), shards
   assert worker._call([], 7, ['a', 'b']) == ['first: a', 'second: b']
   assert [shard.asked for shard in shards.values()] == [1, 2]
+
+
+def test_an_evaluation_does_not_count_as_waiting_for_a_server(monkeypatch):
+  """The server dies before a long evaluation, and comes back after it."""
+  shard, at = Shard('it', True), [100.0]
+
+  def get(ref, timeout):
+    del timeout
+    if ref is None:
+      raise ray.exceptions.RayActorError
+    return ref
+
+  class Paused:
+    def __init__(self):
+      self.checks = 0
+
+    def __call__(self):
+      return 3.0  # It stands.
+
+    def check(self):
+      self.checks += 1
+      at[0] += 2 * worker_process.WAIT_S
+      shard.dead = self.checks < 3
+
+  monkeypatch.setattr(ray, 'get', get)
+  monkeypatch.setattr(worker_process.time, 'monotonic', lambda: at[0])
+  worker = object.__new__(worker_process.WorkerProcess)
+  kind = types.SimpleNamespace(kind=async_exchange.VISIT)
+  worker._setup = types.SimpleNamespace(exchange=kind)
+  worker._clock, worker._others = Paused(), {0: shard}
+  assert worker._call([], 7, ['a']) == ['it: a'] and shard.asked == 4
+
+
+def test_workers_are_in_order_after_one_has_come_back():
+  """Worker 0 is the first whose model is scored."""
+  found = object.__new__(crew.Crew)
+  found.steps = [0, 0, 0]
+  found.actors = {(WORKER, i): object() for i in (1, 2, 0)}
+  assert found.alive() == [0, 1, 2]
+
+
+def test_another_version_of_ray_is_named(monkeypatch):
+  reason = 'Version mismatch: The cluster was started with:\n  Ray: 2.9.'
+
+  def init(**_):
+    raise RuntimeError(reason)
+
+  fake = types.SimpleNamespace(init=init)
+  with pytest.raises(
+    UserError, match=r'node: Version mismatch: .* Ray: 2\.9\.'
+  ):
+    ray_cluster._join(fake, 'node')
+  reason = 'no such thing'
+  with pytest.raises(UserError, match='there is no Ray cluster'):
+    ray_cluster._join(fake, 'node')
 
 
 def test_a_slow_answer_does_not_count_as_a_death(monkeypatch):
@@ -266,6 +324,9 @@ def test_a_slow_answer_does_not_count_as_a_death(monkeypatch):
     exchange = Meets
 
   class Clock:
+    def __call__(self):
+      return 0.0
+
     def check(self):
       pass
 
