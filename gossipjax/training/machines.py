@@ -1,6 +1,7 @@
 """On which machines workers run: `config.cluster` and `config.engine`."""
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,6 +74,7 @@ def of_config(
   )
   if engine:
     _check_modelled(engine, settings)
+    _check_trace(config, result)
   elif result.trace is None:
     link = result.link
     check_passing(
@@ -96,6 +98,20 @@ def of_config(
       'cluster.asynchronous=False.'
     )
   return result
+
+
+def _check_trace(config: ConfigDict, machines: Cluster) -> None:
+  """Rejects a trace at whose end workers would wait for one that has left."""
+  if machines.trace is None:
+    return
+  left = {worker for worker, _, until in machines.outages if until == math.inf}
+  staying, length = config.workers - len(left), len(machines.trace)
+  if staying * length < config.workers * config.steps:
+    raise UserError(
+      f'cluster.trace has {length} steps; if cluster.failures leave {staying} '
+      f'of {config.workers} workers, these need '
+      f'{-(-config.workers * config.steps // staying)}.'
+    )
 
 
 def _check_modelled(engine: str, settings: Mapping[str, Any]) -> None:

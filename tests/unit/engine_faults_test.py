@@ -10,11 +10,13 @@ import types
 import pytest
 
 from gossipjax import async_exchange
+from gossipjax.config import defaults
 from gossipjax.engine import ray_cluster
 from gossipjax.engine.clock import Clock, now
 from gossipjax.engine.crew import SERVER, WORKER
 from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
+from gossipjax.training.run import resolve_run
 
 ray = pytest.importorskip('ray')
 
@@ -364,3 +366,23 @@ def test_the_clock_ignores_jumps_of_the_system_clock(jump, monkeypatch):
   clock.pause(now())
   clock.resume(now())
   assert then <= clock() < then + 1
+
+
+@pytest.mark.parametrize(
+  'lines, back, refused', [(12, 0, True), (24, 0, False), (12, 9.0, False)]
+)
+def test_a_trace_has_to_last_for_the_workers_that_stay(
+  tmp_path, lines, back, refused
+):
+  (tmp_path / 'trace.csv').write_text('0.01, 0.05\n' * lines)
+  config = defaults.get_config('pull_gossip')
+  config.update(workers=2, steps=12, engine='ray')
+  failure = (1, 0.3, back) if back else (1, 0.3)
+  config.cluster = defaults.cluster(
+    compute='trace', trace=str(tmp_path / 'trace.csv'), failures=(failure,)
+  )
+  if not refused:
+    resolve_run(config)
+    return
+  with pytest.raises(UserError, match='leave 1 of 2 workers, these need 24'):
+    resolve_run(config)
