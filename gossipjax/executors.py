@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
 from gossipjax.collectives import INNER, WORKERS
 from gossipjax.devices import worker_devices
+from gossipjax.devices.repeated_arrays import repeated
 from gossipjax.devices.spmd import (
   Program,
   by_pmap,
@@ -29,19 +29,6 @@ from gossipjax.errors import UserError, nearest
 
 def _same(tree: Any) -> Any:
   return tree
-
-
-def is_key(x: Any) -> bool:
-  """Whether an array holds random keys of `jax.random.key`; NumPy has none."""
-  return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def repeated(x: Any, count: int, axis: int) -> Any:
-  """An array with a new axis, along which it is the same; on the host, unless
-  it holds random keys."""
-  library: Any = jnp if is_key(x) else np
-  shape = (*x.shape[:axis], count, *x.shape[axis:])
-  return library.broadcast_to(library.expand_dims(x, axis), shape)
 
 
 class Executor(NamedTuple):
@@ -89,11 +76,22 @@ def emulate(num_devices: int) -> None:
 
   Each device of a collective waits in a thread of its own. A thread pool with
   one thread per core, the default, could deadlock, so this sets more threads.
+
+  Raises:
+    UserError: the backend has started, with fewer devices.
   """
   num_devices = max(1, min(num_devices, MOST_DEVICES))
   threads = max(int(os.environ.get('NPROC') or 0), 32, 4 * num_devices)
   os.environ['NPROC'] = str(threads)
-  jax.config.update('jax_num_cpu_devices', num_devices)
+  try:
+    jax.config.update('jax_num_cpu_devices', num_devices)
+  except RuntimeError as error:
+    if jax.device_count() < num_devices:
+      raise UserError(
+        'JAX has computed something before its devices were set: a module of '
+        'yours, or the config, does so while it is imported; move that into a '
+        'function.'
+      ) from error
 
 
 NAMES = ('auto', 'vmap', 'shard_map', 'pmap')

@@ -115,7 +115,8 @@ def main(
   _show_steps(forecasts, link)
   better = advise.faster(forecasts, link)
   if not better:
-    print(_none_faster(forecasts, link))
+    left_out = len(advise.runs(config)) - len(forecasts)
+    print(_none_faster(forecasts, link, left_out))
     return
   again = f'python -m gossipjax advise {shlex.join(words)}'
   if given.minutes > 0:
@@ -124,7 +125,9 @@ def main(
     print(advise_pilots.untried(forecasts, link, again, 5))
 
 
-def _none_faster(forecasts: list[Forecast], link: network.Link) -> str:
+def _none_faster(
+  forecasts: list[Forecast], link: network.Link, left_out: int
+) -> str:
   """What to do if no measured step is faster than that of all-reduce."""
   step = units.duration(forecasts[0].step_s(link))
   text = (
@@ -132,6 +135,8 @@ def _none_faster(forecasts: list[Forecast], link: network.Link) -> str:
     f'more than {100 * NOISE:.0f} %.'
   )
   if len(forecasts) == 1:
+    text = 'Use all-reduce: the config has no other strategy.'
+  if len(forecasts) == 1 and left_out:
     text = 'Nothing is tried; set a shorter period, or more config.steps.'
   return text + ' No tuned.py is written.' * flags.FLAGS.tune
 

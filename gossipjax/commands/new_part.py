@@ -8,14 +8,13 @@ arguments, see `new_optimizer`.
 """
 
 import ast
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from gossipjax.config import defaults, resolve
+from gossipjax.config import arguments, defaults, resolve
 from gossipjax.errors import UserError, nearest, pick
 from gossipjax.training import momentum
 
@@ -77,15 +76,15 @@ def _made(
 ) -> ConfigDict:
   make, function = _PARTS[part.rpartition('.')[2]]
   name = texts['name']
-  parameters = inspect.signature(function(name)).parameters
-  arguments = {
+  parameters = arguments.signature(function(name)).parameters
+  given = {
     key: text if parameters[key].annotation is str else value(text)
     for key, text in texts.items()
     if key in parameters
   }
-  fresh = make(name, **{**kept, **arguments})
+  fresh = make(name, **{**kept, **given})
   for key, text in texts.items():
-    if key not in arguments and key != 'name':
+    if key not in given and key != 'name':
       set_key(fresh, part, key, text)
   return fresh
 

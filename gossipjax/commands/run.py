@@ -115,7 +115,8 @@ def main(
     )
   if processes.is_first():
     progress.show(summary, folder)
-    _say_how_to_be_faster(time.monotonic() - began)
+    if any(run['executor'] != 'vmap' for run in summary['runs']):
+      _say_how_to_be_faster(time.monotonic() - began)
 
 
 def _check_together(given: flags.FlagValues) -> None:

@@ -18,6 +18,7 @@ from gossipjax.comparison.target_costs import (
 )
 from gossipjax.comparison.targets import pick, share, share_of, target_of
 from gossipjax.results import total_time
+from gossipjax.results.more_steps import OWN
 from gossipjax.results.reader import Run
 from gossipjax.tasks.task import is_higher
 
@@ -169,11 +170,8 @@ def _order(row: Row, higher: bool) -> tuple[float, float]:
 
 def _metric(score: str, runs: Sequence[Run]) -> str | None:
   """Chooses the score to judge by from those that runs have."""
-  known = [
-    name
-    for name in scores.columns(run.records for run in runs)
-    if any(scored(run, name) for run in runs)
-  ]
+  columns = scores.columns(run.records for run in runs)
+  known = [name for name in columns if any(scored(run, name) for run in runs)]
   return scores.chosen(score, known)
 
 
@@ -195,5 +193,7 @@ def _groups(
 
 
 def _strategy(seeds: Mapping[int | None, Run | None]) -> str:
-  runs = filter(None, seeds.values())
-  return next(run.config['strategy']['name'] for run in runs)
+  """The strategy's name; of a comparison from Python the label that it has."""
+  run = next(filter(None, seeds.values()))
+  own = run.config['optimizer']['name'] == OWN
+  return run.variant if own else run.config['strategy']['name']

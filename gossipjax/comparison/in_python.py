@@ -115,7 +115,8 @@ def _config(
   strategies: Mapping[str, Strategy], settings: Mapping[str, Any]
 ) -> ConfigDict:
   """Returns a config in which names stand for the given functions."""
-  if settings.get('seeds') and 'seed' in settings:
+  seeds = settings.get('seeds')
+  if isinstance(seeds, tuple | list) and seeds and 'seed' in settings:
     raise UserError(
       f'compare: seed={settings["seed"]} has no effect beside '
       f'seeds={settings["seeds"]}; leave one of them out.'

@@ -74,12 +74,19 @@ def _check_alike(
   goal: Mapping[str, float],
 ) -> None:
   """Raises a UserError if comparisons have no common target."""
-  first = configs[0]
+  first, ends = configs[0], {}
   for folder, config in zip(folders, configs, strict=True):
-    if goal and any(map(_ends, merged_by_name(config).values())):
+    for run in merged_by_name(config).values():
+      ends[scores.goal({'cluster': run.get('cluster')})] = folder
+    if goal and any(map(any, ends)):
       raise UserError(
         f'The runs in {folder} ended at the target of config.cluster; they do '
         'not show which ones would reach another target.'
+      )
+    if len(ends) > 1:
+      raise UserError(
+        f'The runs in {folder} and in {folders[0]} ended at different targets '
+        'of config.cluster; report them one by one.'
       )
     for key in {**first, **config}:
       if key not in FREE and config.get(key) != first.get(key):
@@ -98,11 +105,6 @@ def _variants(
   for name, found in merged_by_name(config).items():
     own = 'seed' in changes[name]
     yield name, {k: v for k, v in found.items() if k != 'seed' or own}
-
-
-def _ends(config: Mapping[str, Any]) -> bool:
-  """Whether a run ends at a target of its own, in virtual time."""
-  return any(scores.goal({'cluster': config.get('cluster')}))
 
 
 def _check_seconds(

@@ -67,7 +67,8 @@ def check(
     )
   _check_target(config, run)
   trace_step = dry_run.trace_step if run.cluster else worker_program.trace_step
-  found = Variant(name, config, run, trace_step(run, _names(config, given)))
+  names = _names(name, config, given)
+  found = Variant(name, config, run, trace_step(run, names))
   gradient_stages.check(run, found.shapes)
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -100,11 +101,11 @@ def _check_target(config: ConfigDict, run: Run) -> None:
     scores.check_share(scores.of_task(config, run.task)[0], target)
 
 
-def _names(config: ConfigDict, given: Overrides) -> Names:
+def _names(name: str, config: ConfigDict, given: Overrides) -> Names:
   """Returns the names of the parts of a run, as the user wrote them."""
   strategy, optimizer = config.strategy.name, config.optimizer.name
   return Names(
-    f'strategy {strategy!r}' if given.strategy else f'strategy.name={strategy}',
+    f'strategy {name!r}' if given.strategy else f'strategy.name={strategy}',
     'the optimizer' if given.optimizer else f'optimizer.name={optimizer}',
   )
 

@@ -26,6 +26,15 @@ def _plain_types(annotation) -> tuple[type, ...]:
   return (plain,) if plain in PLAIN else ()
 
 
+def signature(function: Callable) -> inspect.Signature:
+  """The signature of a function, with annotations as types where they are
+  texts, as after `from __future__ import annotations`."""
+  try:
+    return inspect.signature(function, eval_str=True)
+  except Exception:  # A text that names nothing there.
+    return inspect.signature(function)
+
+
 def settings(function: Callable, **given: Any) -> dict[str, Any]:
   """The arguments of a function that a config can set, with their defaults.
 
@@ -40,7 +49,7 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
   Raises:
     UserError: the function has no such argument.
   """
-  found, known = {}, inspect.signature(function).parameters
+  found, known = {}, signature(function).parameters
   open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
   for name in given:
     if name not in known and not open_ended:
@@ -67,7 +76,7 @@ def _any_part(kind: type) -> dict[str, Any]:
   all parts of that kind."""
   found = {'name': config_dict.placeholder(str)}
   for function in PARTS[kind].values():
-    for key, parameter in inspect.signature(function).parameters.items():
+    for key, parameter in signature(function).parameters.items():
       if parameter.annotation in PARTS:
         found[key] = _any_part(parameter.annotation)
       elif plain := _plain_types(parameter.annotation):
@@ -103,7 +112,7 @@ def call(
   Raises:
     UserError: a key is unknown, or a value has the wrong type.
   """
-  parameters = inspect.signature(function).parameters
+  parameters = signature(function).parameters
   keyword = list(parameters)[len(positional) :]
   resolved = {}
   for name, value in arguments.items():

@@ -2,7 +2,7 @@
 
 A key is looked up by its last two names, then by its last name alone, which
 means the same wherever it occurs. Keys that are not listed, and those of the
-user's own tasks, strategies, optimizers and schedules, take any finite number.
+user's own functions, take any finite number.
 """
 
 import math
@@ -176,9 +176,8 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
     UserError: a number is out of its range; names the key, range and unit.
   """
   # In a user's own function a listed name may mean something else.
-  part = prefix.split('.')[-2] if ':' in str(config.get('name')) else ''
-  own = part in ('task', 'strategy', 'schedule', 'optimizer')
-  known_keys = OF_OPTIMIZER * (part == 'optimizer')
+  own = ':' in str(config.get('name'))
+  known_keys = OF_OPTIMIZER * (prefix.split('.')[-2] == 'optimizer')
   for key, value in config.items():
     path = f'{prefix}{key}'
     if hasattr(value, 'items'):

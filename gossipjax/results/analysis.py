@@ -155,7 +155,7 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
 
   Returns:
     A row per variant, or per variant and step: `seeds`, the number of seeds
-    with that row; `step`, NaN if it differs (not of `to_target`); and for each
+    with that row; `step` of such a frame, NaN if it differs; and for each
     metric `METRIC_mean` and `METRIC_sd`, the sample standard deviation.
     `METRIC_sd` is NaN for one seed. A mean with NEVER is NEVER. Both are NaN
     where a seed lacks the value: it diverged, or still runs.
@@ -167,21 +167,17 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
   by = VARIANT if per_run else [*VARIANT, 'step']
   needs(frame, *by, 'seed', *metrics)
   frame = frame if per_run else frames.one_per_step(frame)
-  twice = frame[frame.duplicated([*by, 'seed'], keep=False)]
-  if len(twice):
-    one, two, *_ = twice['workdir'].astype(str)
-    raise UserError(
-      f'{twice["run"].iloc[0]} with seed {twice["seed"].iloc[0]} '
-      f'is in {one} and in {two}; leave one of them out.'
-    )
+  _check_seeds(frame, by)
   here, ever = (
     frame.groupby(keys, observed=True)['seed'].transform('nunique')
     for keys in (by, VARIANT)
   )
   known = {metric: frame[metric].where(here == ever) for metric in metrics}
+  if not per_run and 'diverged' in frame:  # A run without records has no step.
+    frame = frame[~(frame['diverged'] & (frame['step'] == 0))]
   groups = frame.assign(**known).groupby(by, observed=True, sort=False)
   found = {'seeds': groups['seed'].nunique()}
-  if per_run and 'reached' not in frame:
+  if per_run and 'step' in frame and 'reached' not in frame:
     step = groups['step']
     found['step'] = step.first().where(step.nunique() == 1)
   for metric in metrics:
@@ -190,3 +186,13 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
       lambda x: x.std() if np.isfinite(x).all() else np.nan
     )
   return pd.DataFrame(found).reset_index().rename(columns={'variant': 'run'})
+
+
+def _check_seeds(frame: pd.DataFrame, by: list[str]) -> None:
+  twice = frame[frame.duplicated([*by, 'seed'], keep=False)]
+  if len(twice):
+    one, two, *_ = twice['workdir'].astype(str)
+    raise UserError(
+      f'{twice["run"].iloc[0]} with seed {twice["seed"].iloc[0]} '
+      f'is in {one} and in {two}; leave one of them out.'
+    )

@@ -18,7 +18,7 @@ def load(*workdirs: str | pathlib.Path) -> pd.DataFrame:
 
   Returns:
     See `of_runs`. A run that diverged before its first record has a row of step
-    0 without figures.
+    0 without figures; all counts are floats then.
 
   Raises:
     UserError: see `reader.read`.

@@ -1,5 +1,6 @@
 """Provenance of the files of a workdir: commit, versions and devices."""
 
+import functools
 import os
 import pathlib
 import platform
@@ -20,23 +21,11 @@ PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 def of_this_process() -> dict[str, Any]:
   """Commit, versions, devices and settings of this process.
 
-  The commit is followed by '(modified)' if a Python file differs from it.
+  The commit is followed by '(modified)' if a Python file differs from it; it is
+  that of the first call, since a checkout may change while a process trains.
   """
-  git = ('git', '-C', os.path.dirname(__file__))
-  try:
-    # The code may be installed inside another project's repository.
-    tracked = [*git, 'ls-files', '--error-unmatch', __file__]
-    subprocess.check_output(tracked, stderr=subprocess.DEVNULL)
-    commit = subprocess.check_output(
-      [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
-    )
-    # Only changed code counts, not results that are about to be committed.
-    changed = [*git, 'status', '--porcelain', '--', ':(top)*.py']
-    dirty = subprocess.check_output(changed, text=True)
-  except (OSError, subprocess.CalledProcessError):
-    commit, dirty = os.environ.get(VARIABLE) or 'unknown', ''
   return {
-    'commit': commit.strip() + (' (modified)' if dirty.strip() else ''),
+    'commit': commit(),
     'python': platform.python_version(),
     'versions': {name: metadata.version(name) for name in PACKAGES},
     'devices': [str(d) for d in jax.devices()],
@@ -46,6 +35,25 @@ def of_this_process() -> dict[str, Any]:
     'processor': processor(),
     'settings': machine.settings(),
   }
+
+
+@functools.cache
+def commit() -> str:
+  """The commit of this code, looked up once in a process."""
+  git = ('git', '-C', os.path.dirname(__file__))
+  try:
+    # The code may be installed inside another project's repository.
+    tracked = [*git, 'ls-files', '--error-unmatch', __file__]
+    subprocess.check_output(tracked, stderr=subprocess.DEVNULL)
+    found = subprocess.check_output(
+      [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
+    )
+    # Only changed code counts, not results that are about to be committed.
+    changed = [*git, 'status', '--porcelain', '--', ':(top)*.py']
+    dirty = subprocess.check_output(changed, text=True)
+  except (OSError, subprocess.CalledProcessError):
+    found, dirty = os.environ.get(VARIABLE) or 'unknown', ''
+  return found.strip() + (' (modified)' if dirty.strip() else '')
 
 
 def usable_cores() -> int | None:

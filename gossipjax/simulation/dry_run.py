@@ -4,8 +4,8 @@ import jax
 
 from gossipjax import async_exchange
 from gossipjax.aggregator import Tree
+from gossipjax.devices.repeated_arrays import is_key
 from gossipjax.errors import UserError
-from gossipjax.executors import is_key
 from gossipjax.simulation import goal, late_workers, server_leaves
 from gossipjax.simulation.fleet import State, beginning
 from gossipjax.simulation.simulate import exchange_of, with_exchange

@@ -88,7 +88,8 @@ def _hold(layout: Layout, state: State) -> Separate:
 
 def _state(layout: Layout, held: Separate) -> State:
   own, gradients, losses = _stacked(held.singles)
-  return State(layout.joined(own, held.server), gradients, losses)
+  workers = layout.joined(own, held.server)
+  return State(workers, gradients, losses.astype(jnp.float32))
 
 
 def _with(held: Separate, i: int, **changes: Any) -> Separate:

@@ -22,6 +22,18 @@ def check(given: Any, where: str, kind: type, hint: str) -> None:
     raise UserError(f'{where}: the model is {sort} {name}; give {hint}.')
 
 
+def check_pairs(where: str, **parts: Any) -> None:
+  """Raises a UserError for examples that are no pair of inputs and targets."""
+  for what, given in parts.items():
+    is_tree = isinstance(given, tuple | list | Mapping)
+    if is_tree and (isinstance(given, Mapping) or len(given) != 2):
+      raise UserError(
+        f'{where}: {what} has to be a pair (inputs, targets) of arrays with an '
+        'axis of examples, or a source of such pairs; put a mask or weights '
+        'into the inputs or the targets, as in (x, (y, weights)).'
+      )
+
+
 def task_of(init, forward, judge, loss, scores, train, test, stateful, rest):
   """Makes the task of a model: (parameters, state, inputs) -> outputs.
 

@@ -11,7 +11,14 @@ from flax import linen
 from gossipjax.data.examples import as_examples
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, as_user_error
-from gossipjax.tasks.flax_models import Loss, Scores, Tree, check, task_of
+from gossipjax.tasks.flax_models import (
+  Loss,
+  Scores,
+  Tree,
+  check,
+  check_pairs,
+  task_of,
+)
 from gossipjax.tasks.task import Task
 
 # Arguments that switch a Linen model to training, and their values then.
@@ -47,6 +54,7 @@ def task_from_linen(
     **rest: further fields of `Task`.
   """
   check(model, 'task_from_linen', linen.Module, 'Net()')
+  check_pairs('task_from_linen', train=train, test=test)
   known = inspect.signature(type(model).__call__).parameters
   training = {k: v for k, v in _SWITCHES.items() if k in known}
   testing = {k: not v for k, v in training.items()}

@@ -8,7 +8,13 @@ from flax import nnx
 
 from gossipjax.data.sources import Source
 from gossipjax.errors import as_user_error
-from gossipjax.tasks.flax_models import Loss, Scores, check, task_of
+from gossipjax.tasks.flax_models import (
+  Loss,
+  Scores,
+  check,
+  check_pairs,
+  task_of,
+)
 from gossipjax.tasks.task import Task
 
 
@@ -31,6 +37,7 @@ def task_from_nnx(
     loss, train, test, scores, rest: as those of `task_from_linen`.
   """
   model, kinds = _shapes(make), (nnx.Param, nnx.RngState, ...)
+  check_pairs('task_from_nnx', train=train, test=test)
   model.train()
   training, *forms = nnx.split(model, *kinds)
   model.eval()

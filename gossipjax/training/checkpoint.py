@@ -149,7 +149,7 @@ class Store:
     """Arrays, placed as those of `like`, and totals of the newest checkpoint.
 
     Raises:
-      UserError: its arrays have other names.
+      UserError: its arrays have other names, shapes or dtypes.
     """
     place = self._folder / str(self._last)
     checkpoint_form.check(place, like)

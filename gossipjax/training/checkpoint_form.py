@@ -6,8 +6,8 @@ from typing import Any
 import orbax.checkpoint as ocp
 
 from gossipjax.aggregator import Tree
+from gossipjax.devices.repeated_arrays import is_key
 from gossipjax.errors import UserError
-from gossipjax.executors import is_key
 from gossipjax.training import model_file
 
 
@@ -29,7 +29,7 @@ def check(place: pathlib.Path, like: Tree) -> None:
     name
     for name in sorted({*stored, *needed})
     if not {name} <= stored.keys() & needed.keys()
-    or not _alike(stored[name], needed[name])
+    or not _alike(name, stored[name], needed[name])
   ]
   if not odd:
     return
@@ -45,12 +45,14 @@ def check(place: pathlib.Path, like: Tree) -> None:
   )
 
 
-def _alike(stored: Any, needed: Any) -> bool:
-  """Whether an array can be restored. A server's has no axis of workers."""
+def _alike(name: str, stored: Any, needed: Any) -> bool:
+  """Whether an array can be restored. A server's has no axis of workers; losses
+  were once kept as a task computes them."""
   if is_key(needed):
     return True  # Its shape in a file is that of its data.
   shapes = needed.shape, needed.shape[1:]
-  return stored.shape in shapes and stored.dtype == needed.dtype
+  alike = stored.dtype == needed.dtype or name == 'losses'
+  return stored.shape in shapes and alike
 
 
 def _text(name: str, leaf: Any) -> str:

@@ -170,7 +170,7 @@ def scores(
     score: see `held_out_scorer`.
     scored: keeps the model that is scored.
     center: a server's model, scored in place of the workers' mean.
-    has_first: whether worker 0 is up, the first of `params`.
+    has_first: whether worker 0 is the first of `params`: it is up, not late.
 
   Returns:
     consensus_distance, and `test_KEY` and `worker0_KEY` of every score; those

@@ -14,8 +14,8 @@ import numpy as np
 from flax import serialization
 
 from gossipjax.aggregator import Tree
+from gossipjax.devices.repeated_arrays import is_key
 from gossipjax.errors import UserError, check_kind
-from gossipjax.executors import is_key
 from gossipjax.tasks.task import Task
 from gossipjax.training import durable_files
 

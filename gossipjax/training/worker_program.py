@@ -12,7 +12,7 @@ from gossipjax.aggregator import Tree
 from gossipjax.collectives import INNER, WORKERS
 from gossipjax.data.batch import batch, check_size
 from gossipjax.data.examples import Shares
-from gossipjax.executors import repeated
+from gossipjax.devices.repeated_arrays import repeated
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.tasks import checks
 from gossipjax.traffic import SILENCE

@@ -51,9 +51,12 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
 
 
 def _check(opt: Tree) -> None:
-  for path, leaf in jax.tree_util.tree_leaves_with_path(opt):
+  leaves = jax.tree_util.tree_leaves_with_path(opt)
+  known = {leaf.shape for path, leaf in leaves if _field(path)}
+  for path, leaf in leaves:
     is_array = leaf.ndim and jnp.issubdtype(leaf.dtype, jnp.inexact)
-    if is_array and not _field(path):
+    # Others than those of parameters are constants, such as muon's.
+    if is_array and not _field(path) and (not known or leaf.shape in known):
       raise UserError(
         f'The optimizer keeps {jax.tree_util.keystr(path)}, and only the '
         f'moments {", ".join(FIRST + SECOND)} of optax are exchanged; take '

@@ -39,7 +39,11 @@ LAYERS = (
     'gossipjax.models',
     'gossipjax.simulation.cluster',
   },
-  {'gossipjax.collectives', 'gossipjax.devices.worker_devices'},
+  {
+    'gossipjax.collectives',
+    'gossipjax.devices.repeated_arrays',
+    'gossipjax.devices.worker_devices',
+  },
   {'gossipjax.devices.spmd'},
   {'gossipjax.aggregator', 'gossipjax.executors', 'gossipjax.servers'},
   {'gossipjax.async_exchange', 'gossipjax.transforms', 'gossipjax.triggers'},

@@ -483,6 +483,11 @@ def test_a_seed_that_diverged_before_its_first_record_counts(folder, tmp_path):
   assert math.isnan(ends['test_loss_mean']['dense'])
   assert ends['test_loss_mean']['sparse'] == 0.25
   assert ends['step']['sparse'] == 4 and math.isnan(ends['step']['dense'])
+  few = ['workdir', 'run', 'variant', 'config', 'seed', 'test_loss']
+  found = analysis.over_seeds(analysis.final(frame)[few], 'test_loss')
+  assert 'step' not in found and found['seeds'].tolist() == [2, 2]
+  steps = analysis.over_seeds(frame, 'test_loss')
+  assert steps['step'].tolist() == [1, 2, 4] * 2
   cost = analysis.over_seeds(
     analysis.to_target(frame, 'test_loss', 0.5), 'bytes_sent'
   )

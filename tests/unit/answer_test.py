@@ -592,6 +592,17 @@ def test_a_target_that_no_accuracy_has_is_refused(tmp_path):
   assert not (tmp_path / 'out.html').exists()
 
 
+def test_folders_whose_variants_end_at_other_targets_are_not_joined(tmp_path):
+  folders = []
+  for name, target in (('a', 0.5), ('b', 0.7)):
+    ends = {'cluster': {'target': target, 'target_score': 'accuracy'}}
+    config = workdirs.config(dense=ends) | {'cluster': {}}
+    folders.append(workdirs.claim(tmp_path / name, config, command=COMMAND))
+    workdirs.run(folders[-1], 'dense', curve((0.2, 0.8)), seed=0)
+  with pytest.raises(UserError, match=r'b and in .*a ended at different'):
+    several.joined(folders)
+
+
 def test_runs_that_variants_end_at_a_target_are_judged_by_it(tmp_path):
   ends = {'target': 0.5, 'target_score': 'accuracy'}
   variants = {k: {'cluster': ends, **v} for k, v in TWO.items()}

@@ -234,6 +234,12 @@ def test_des_loc_refuses_an_optimizer_whose_arrays_it_cannot_exchange(
     train(des_loc.strategy(), optimizer)
 
 
+def test_des_loc_exchanges_the_moments_of_an_optimizer_with_constants():
+  muon = optax.contrib.muon(RATE)
+  *_, (x, _, sent) = run(des_loc.strategy(1, 1, 1), optimizer=muon, steps=2)
+  assert np.isfinite(np.asarray(x)).all() and np.asarray(sent.bytes).any()
+
+
 def test_des_loc_counts_the_bytes_of_moments():
   method = des_loc.strategy(2, 3, 4)
   each = ring(4 * SIZE)

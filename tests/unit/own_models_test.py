@@ -385,6 +385,31 @@ def test_buckets_overlap_though_a_parameter_is_not_used():
   assert losses[0].tolist() == losses[1].tolist()
 
 
+def test_a_model_may_begin_with_numbers_of_python():
+  task = linear()
+  scaled = task._replace(
+    init=lambda key: task.init(key) | {'scale': 1.0},
+    loss=lambda params, batch, key: (
+      params['scale'] * task.loss(params, batch, key)
+    ),
+  )
+  assert trained_for(2, scaled).frame['test_loss'].notna().any()
+
+
+def test_the_label_all_reduce_sets_the_target_in_python():
+  """Whichever strategy has it, and else the first one."""
+  compared = lambda **strategies: (
+    gj.compare(
+      linear(), strategies, workers=2, steps=2, optimizer=optax.sgd(0.1)
+    ).answer
+  )
+  gossip, local = gj.gossip(), gj.local_sgd(period=1)
+  found = compared(first=gossip, all_reduce=local)
+  assert 'the best of all_reduce' in found
+  found = compared(first=gossip, plain=gj.all_reduce())
+  assert 'the best of first' in found
+
+
 @pytest.mark.exhaustive
 def test_a_mean_of_losses_in_bfloat16_is_accepted_as_a_mean():
   result = trained_for(2, linear(dtype=jnp.bfloat16))
@@ -546,6 +571,11 @@ def test_a_strategy_in_python_takes_part_names_and_numpy_numbers():
   assert gj.topk(density=np.float32(0.5))
 
 
+def three(make):
+  """A task whose examples are no pair."""
+  return make(train=(X[:64], Y[:64], Y[:64]), test=(X[64:], Y[64:], Y[64:]))
+
+
 class Faulty(nn.Module):
   """Its call takes the inputs, and has a fault of its own."""
 
@@ -610,6 +640,14 @@ def compared(task):
     (
       lambda: gj.task_from_linen(Pair(), loss, **DATA),
       "argument: 'targets'.*one positional argument.*Wrap it in a module",
+    ),
+    (
+      lambda: three(lambda **data: gj.task_from_linen(Linen(), loss, **data)),
+      r'train has to be a pair \(inputs, targets\)',
+    ),
+    (
+      lambda: three(lambda **data: gj.task_from_nnx(Nnx, loss, **data)),
+      r'train has to be a pair \(inputs, targets\)',
     ),
     (
       lambda: gj.task_from_linen(Faulty(), loss, **DATA),

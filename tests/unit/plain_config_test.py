@@ -1,0 +1,59 @@
+"""What a config may hold, and what is known of the code that runs it."""
+
+import numpy as np
+import optax
+import pytest
+
+from gossipjax import executors
+from gossipjax.config import arguments, defaults
+from gossipjax.config.variants import variants
+from gossipjax.errors import UserError
+from gossipjax.results import provenance
+
+
+@pytest.mark.parametrize(
+  'rate, words',
+  [
+    (np.float32(0.5), r'learning_rate=.*0\.5.* of NumPy; give .*=0\.5'),
+    (lambda step: 0.1, "learning_rate is '<lambda>' of type function"),
+    (optax.constant_schedule(0.1), 'learning_rate is .* of type function'),
+  ],
+)
+def test_a_value_that_no_file_can_hold_is_named(rate, words):
+  config = defaults.get_config()
+  with config.ignore_type():
+    config.optimizer = defaults.optimizer('sgd', learning_rate=rate)
+  with pytest.raises(UserError, match=rf'config\.optimizer\.{words}'):
+    [*variants(config)]
+
+
+def test_annotations_may_be_texts():
+  def later(tag: 'str' = 'a', other: 'Nowhere' = 1):  # noqa: F821
+    del tag, other
+
+  def known(tag: 'str' = 'a'):
+    del tag
+
+  found = arguments.signature(known).parameters['tag'].annotation
+  assert found is str
+  assert arguments.signature(later).parameters['tag'].annotation == 'str'
+
+
+def test_devices_that_come_too_late_end_with_a_message(monkeypatch):
+  def update(*_):
+    raise RuntimeError('before backends are initialized')
+
+  monkeypatch.setattr(executors.jax.config, 'update', update)
+  executors.emulate(1)  # There are enough.
+  with pytest.raises(UserError, match='module of yours, or the config'):
+    executors.emulate(executors.MOST_DEVICES)
+
+
+def test_the_commit_is_that_of_the_first_look(monkeypatch):
+  before = provenance.of_this_process()['commit']
+
+  def changed(*_, **__):
+    raise AssertionError('looked up again')
+
+  monkeypatch.setattr(provenance.subprocess, 'check_output', changed)
+  assert provenance.of_this_process()['commit'] == before
