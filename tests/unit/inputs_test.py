@@ -138,9 +138,16 @@ def test_a_run_of_an_older_version_may_lack_keys_with_defaults(
       pass
 
 
+@pytest.fixture
+def first_look(monkeypatch):
+  """The commit is not known yet in this process."""
+  monkeypatch.setattr(provenance, 'commit', provenance.commit.__wrapped__)
+
+
 @pytest.mark.parametrize(
   'given, expected', [('abc', 'abc'), ('', 'unknown'), (None, 'unknown')]
 )
+@pytest.mark.usefixtures('first_look')
 def test_without_git_the_commit_comes_from_a_variable(
   monkeypatch, given, expected
 ):
@@ -215,6 +222,7 @@ def test_a_setting_of_jax_that_changes_numbers_is_refused_or_reported(
     assert warnings == []
 
 
+@pytest.mark.usefixtures('first_look')
 def test_the_commit_of_a_surrounding_repository_is_not_used(
   tmp_path, monkeypatch
 ):

@@ -293,7 +293,9 @@ def test_a_config_sets_the_selection_within_a_compressor():
 
 def test_compress_refuses_a_selection_with_memory():
   codec = compressors.topk(0.01, reused.selection())
-  with pytest.raises(UserError, match='only topk'):
+  with pytest.raises(
+    UserError, match='choice of the previous step, which is not kept'
+  ):
     codec.compress(jnp.zeros(N))
 
 
