@@ -131,7 +131,7 @@ def task(name: str, **given: Any) -> ConfigDict:
   Args:
     name: a built-in task, or 'module:function' for a function of yours that
       returns a `gossipjax.Task`.
-    **given: arguments of the task's function that replace its defaults.
+    **given: arguments of the task's function; None stands for the default.
   """
   known = arguments.settings(resolve.task_function(name), **given)
   for key in ('data_dir', 'name'):  # Set by the run.

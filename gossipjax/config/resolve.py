@@ -25,9 +25,12 @@ def task_function(name: str) -> Callable[..., Task]:
   """Returns the function of a built-in task, or a user's 'module:function'.
 
   Raises:
-    UserError: there is no such function.
+    UserError: there is no such function, or it has an argument `name`.
   """
-  return own_functions.find(name, named.TASKS, 'task.name')
+  function = own_functions.find(name, named.TASKS, 'task.name')
+  if ':' in str(name):
+    _check_arguments(function, f'task.name={name}', 'task')
+  return function
 
 
 def task(config: Mapping[str, Any], data_dir: str = '') -> Task:
@@ -68,14 +71,19 @@ def strategy_config(name: str, **given: Any) -> ConfigDict:
   """
   function = strategy_function(name)
   parameters = inspect.signature(function).parameters
-  if 'name' in parameters:
-    raise UserError(
-      f'strategy.name={name}: its argument `name` cannot be set, since '
-      'strategy.name is the name of the strategy; rename the argument.'
-    )
+  _check_arguments(function, f'strategy.name={name}', 'strategy')
   for key in given:
     pick(key, parameters, f'strategy {name}: argument')
   return ConfigDict({'name': name, **settings(function, **given)})
+
+
+def _check_arguments(function: Callable, where: str, part: str) -> None:
+  """Raises a UserError if a function has an argument that no config can set."""
+  if 'name' in inspect.signature(function).parameters:
+    raise UserError(
+      f'{where}: its argument `name` cannot be set, since {part}.name is the '
+      f'name of the {part}; rename the argument.'
+    )
 
 
 def strategy(

@@ -57,3 +57,13 @@ def test_the_commit_is_that_of_the_first_look(monkeypatch):
 
   monkeypatch.setattr(provenance.subprocess, 'check_output', changed)
   assert provenance.of_this_process()['commit'] == before
+
+
+def named(name: str = 'a'):
+  """A task function with an argument that no config can set."""
+  del name
+
+
+def test_a_task_function_with_an_argument_called_name_is_refused():
+  with pytest.raises(UserError, match='its argument `name` cannot be set'):
+    defaults.task(f'{__name__}:named')
