@@ -226,14 +226,16 @@ class Shard:
     return None if self.dead else f'{self.name}: {message}'
 
 
+def get(ref, timeout):
+  """As `ray.get`, for what `Shard.remote` returns."""
+  del timeout
+  if ref is None:
+    raise ray.exceptions.RayActorError
+  return ref
+
+
 def test_a_shard_that_has_answered_is_not_called_again(monkeypatch):
   shards = {0: Shard('first', False), 1: Shard('second', True)}
-
-  def get(ref, timeout):
-    del timeout
-    if ref is None:
-      raise ray.exceptions.RayActorError
-    return ref
 
   class Clock:
     def __call__(self):
@@ -258,12 +260,6 @@ def test_a_shard_that_has_answered_is_not_called_again(monkeypatch):
 def test_an_evaluation_does_not_count_as_waiting_for_a_server(monkeypatch):
   """The server dies before a long evaluation, and comes back after it."""
   shard, at = Shard('it', True), [100.0]
-
-  def get(ref, timeout):
-    del timeout
-    if ref is None:
-      raise ray.exceptions.RayActorError
-    return ref
 
   class Paused:
     def __init__(self):
