@@ -268,7 +268,7 @@ def test_a_diverged_variant_is_reported_and_stops_no_other(tmp_path, capfd):
   assert 'later: The loss is NaN' in table
   assert 'later: The loss is NaN' in (tmp_path / 'run/report.html').read_text()
   frame = analysis.load(tmp_path / 'run')
-  assert set(frame['run']) == {'later', 'good'}
+  assert set(frame['run']) == {'at_once', 'later', 'good'}
   # Finished and diverged variants are not trained again.
   again = compare.compare(config, tmp_path / 'run', resume=True)
   assert again['runs'] == summary['runs']
