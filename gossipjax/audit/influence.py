@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from gossipjax.devices.repeated_arrays import is_key
+
 Program = Callable[..., Any]  # (*args) -> (next state of the workers, Traffic)
 
 # Changes of a worker's floats: one that bfloat16 resolves, one that is too
@@ -81,7 +83,7 @@ def _influences(
 
 
 def _changed(mask: np.ndarray, factor: float, count: bool, x: Any) -> Any:
-  if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+  if is_key(x):
     return x
   x = np.array(x)
   old = x[mask]
@@ -96,7 +98,7 @@ def _same(a: Any, b: Any, mask: np.ndarray) -> bool:
   """Whether two trees of [workers, ...] are equal for the workers in `mask`."""
 
   def same(x, y):
-    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if is_key(x):
       x, y = jax.random.key_data(x), jax.random.key_data(y)
     x, y = np.array(x)[mask], np.array(y)[mask]
     floats = jax.dtypes.issubdtype(x.dtype, np.inexact)

@@ -118,10 +118,10 @@ def setting(key: str, value: Any, default: Any) -> Any:
 def _config(name: str, given: Mapping[str, Any]) -> ConfigDict | None:
   """`config.strategy` of these arguments; None if a config cannot hold one."""
   ahead = {'look_ahead': 0.0} if _looks_ahead(name) else {}
-  values = {key: _in_config(value) for key, value in given.items()}
-  if any(values[key] is None is not given[key] for key in values):
+  values = _in_config(given)
+  if values is None:
     return None
-  return resolve.strategy_config(name, **ahead | values)
+  return resolve.strategy_config(name, **ahead | dict(values))
 
 
 def _in_config(value: Any) -> Any:

@@ -6,6 +6,7 @@ from gossipjax import async_exchange
 from gossipjax.aggregator import Tree
 from gossipjax.devices.repeated_arrays import is_key
 from gossipjax.errors import UserError
+from gossipjax.local_step import Worker
 from gossipjax.simulation import goal, late_workers, server_leaves
 from gossipjax.simulation.fleet import State, beginning
 from gossipjax.simulation.simulate import exchange_of, with_exchange
@@ -28,24 +29,31 @@ def trace_step(
   exchange = exchange_of(run, names.strategy)
   traced_run = with_exchange(run, exchange)
   shapes = worker_program.trace_step(traced_run, names, 2 if exchange else None)
-  state = worker_program.state_shapes(traced_run, shapes)
+  if exchange and (run.engine or exchange.kind == async_exchange.VISIT):
+    state = worker_program.state_shapes(traced_run, shapes)
+    _check_state(run, names, exchange.kind, state)
+  if 0 < run.cluster.first < run.workers:
+    late_workers.check(run, shapes)
+    _check_first(run, names)
+  goal.of_run(run)
+  return shapes
+
+
+def _check_state(
+  run: Run, names: part_checks.Names, kind: str, state: Worker
+) -> None:
+  """Raises a UserError if a server or the engine cannot keep the state."""
   if run.engine and any(map(is_key, jax.tree.leaves(state))):
     raise UserError(
       f'engine={run.engine} cannot send random keys of jax.random.key, which '
       'the optimizer, the strategy or the model has in its state; keep '
       "jax.random.key_data of them, or set engine=''."
     )
-  visits = exchange and exchange.kind == async_exchange.VISIT
-  if visits and not server_leaves.center_of(state):
+  if kind == async_exchange.VISIT and not server_leaves.center_of(state):
     raise UserError(
       f'{names.strategy}.async_exchange visits a server, which holds the '
       "field `center` of the aggregator's state; its state has none."
     )
-  if 0 < run.cluster.first < run.workers:
-    late_workers.check(run, shapes)
-    _check_first(run, names)
-  goal.of_run(run)
-  return shapes
 
 
 def _check_first(run: Run, names: part_checks.Names) -> None:

@@ -7,6 +7,7 @@ import jax
 from flax import nnx
 
 from gossipjax.data.sources import Source
+from gossipjax.devices.repeated_arrays import is_key
 from gossipjax.errors import as_user_error
 from gossipjax.tasks.flax_models import (
   Loss,
@@ -104,7 +105,7 @@ def _keyed(form: Any, key: jax.Array) -> Any:
   split = lambda key, shape: jax.random.split(key, shape) if shape else key
   fresh = [
     split(jax.random.fold_in(key, i), x.shape)
-    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    if is_key(x)
     else jax.numpy.zeros(x.shape, x.dtype)
     for i, x in enumerate(leaves)
   ]
