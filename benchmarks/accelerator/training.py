@@ -91,8 +91,8 @@ def make_missing(
   """Makes the missing trainings; yields a line about them."""
   scale, kept = 'quick' if small else 'gpu', PrintingStore(folder / RUNS)
   available = with_data(jobs(scale), kept, scale)
-  count = queue.work(available, kept, clock.left() / 60)
-  yield f'training: {count} runs made'
+  made, given_up = queue.work(available, kept, clock.left() / 60)
+  yield f'training: {made} runs made, {given_up} studies given up'
 
 
 def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
