@@ -3,10 +3,12 @@
 import contextlib
 import difflib
 import importlib.util
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 USER_ERROR_EXIT = 2  # Exit code of a process that ends in a UserError.
+LONGEST = 600  # Characters of an exception that a message quotes.
 
 
 class UserError(ValueError):
@@ -78,16 +80,15 @@ def as_user_error(what: str, files: bool = False) -> Iterator[None]:
   except Exception as error:
     if isinstance(error, OSError) and not files:
       raise
-    # The cause may follow the first line, as in JAX's errors about trees.
-    lines = str(error).strip().splitlines()[:3] or ['nothing said']
-    message = ' '.join(' '.join(lines).split())
+    # The cause may follow many lines, as in JAX's errors about trees.
+    message = textwrap.shorten(str(error), LONGEST) or 'nothing said'
     if type(error).__name__ in TRACED:
       message = (
         'Python or NumPy asks for a value that is known only when the compiled '
         'step runs; use jax.lax.cond, jnp.where and jnp in place of if and np'
       )
     raise UserError(
-      f'{what} raises {type(error).__name__}: {message[:300].rstrip(".")}; '
+      f'{what} raises {type(error).__name__}: {message.rstrip(".")}; '
       'run with --debug to see where (in Python, see the traceback above).'
     ) from error
 

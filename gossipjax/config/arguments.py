@@ -166,6 +166,12 @@ def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
 
 def _part(kind: type, value: str | Mapping, key: str, seed: int) -> Any:
   options = PARTS[kind]
+  if callable(value):
+    name = getattr(value, '__name__', 'it')
+    raise UserError(
+      f'{key} is the function {name}; give the {kind.__name__} that it '
+      f'returns, {key.rpartition(".")[2]}={name}(...).'
+    )
   if not isinstance(value, str | Mapping):
     raise UserError(
       f'{key}={value!r} has the wrong type; {key}.name takes '

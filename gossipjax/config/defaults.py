@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.config import arguments, optimizers, resolve
-from gossipjax.config.variant_checks import check_name
+from gossipjax.config.variant_checks import check_strategy
 from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named, shares
@@ -184,11 +184,11 @@ def variants(*names: str, **strategies: ConfigDict | str) -> ConfigDict:
       of a strategy.
 
   Raises:
-    UserError: a variant cannot have such a name, or there is no such strategy.
+    UserError: no name for a variant, no such strategy, or an object of Python.
   """
-  chosen = {name: name for name in names} | strategies
-  for name in strategies:
-    check_name(name)
+  chosen = {str(name): name for name in names} | strategies
+  for name, given in chosen.items():
+    check_strategy(name, given)
   return ConfigDict(
     {
       name: {

@@ -1,6 +1,7 @@
 """Checks of a config, and of the names and keys of its variants."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -35,6 +36,17 @@ def check_name(name: Any) -> None:
       f'config.variants: variant name {name!r} is not allowed; names of runs '
       'with config.seeds end in -seed and a number.'
     )
+
+
+def check_strategy(name: Any, strategy: Any) -> None:
+  """Raises a UserError if this cannot be a variant's name and strategy."""
+  if not isinstance(strategy, str | Mapping | ConfigDict):
+    raise UserError(
+      f'config.variants.{name:.40} is an object of type '
+      f'{type(strategy).__name__}; give the name of a strategy, or '
+      "resolve.strategy_config('topk', density=0.01)."
+    )
+  check_name(name)
 
 
 def check_changes(config: ConfigDict) -> None:

@@ -85,8 +85,10 @@ def changed(base: Any, changes: Any, where: str) -> ConfigDict:
       raise UserError(f'{where}{path} is unknown{nearest(key, base)}')
     kind = _kind(base, key)
     if not isinstance(value, (kind, int) if kind is float else kind):
+      named = f"{{'name': {value!r}}}" if isinstance(value, str) else 'a dict'
+      takes = named if kind is ConfigDict else kind.__name__
       raise UserError(
-        f'{where}{path}={value!r} has the wrong type; it takes {kind.__name__}.'
+        f'{where}{path}={value!r} has the wrong type; it takes {takes}.'
       )
 
   return ConfigDict(merged(base, changes, check))

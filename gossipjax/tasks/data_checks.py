@@ -97,18 +97,18 @@ def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
 
 
 def _check_fits(whose: str, pool: Tree) -> None:
-  """Raises a UserError for integers that JAX would silently wrap to 32 bits."""
+  """Raises a UserError for numbers that JAX's 32 bits cannot hold."""
   for leaf in jax.tree.leaves(pool):
-    if leaf.dtype.kind in 'iu' and leaf.size:
-      dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
-      ends, limits = (int(leaf.min()), int(leaf.max())), jnp.iinfo(dtype)
-      for number in ends:
-        if not limits.min <= number <= limits.max:
-          raise UserError(
-            f'{whose} has an example with the integer {number}, and JAX keeps '
-            f'{leaf.dtype} as {dtype}, into which it does not fit; number what '
-            'it stands for from 0, or give floating point.'
-          )
+    dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    if dtype == leaf.dtype or leaf.dtype.kind not in 'iuf':
+      continue
+    limits = (jnp.finfo if leaf.dtype.kind == 'f' else jnp.iinfo)(dtype)
+    beyond = (leaf < limits.min) | (leaf > limits.max)
+    for number in leaf[beyond & np.isfinite(leaf)][:1]:  # Inf is told apart.
+      raise UserError(
+        f'{whose} has an example with {number}, and JAX keeps {leaf.dtype} as '
+        f'{dtype}, which has no such number; scale it down.'
+      )
 
 
 def _is_like(test: Tree, pool: Tree) -> bool:

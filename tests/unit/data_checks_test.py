@@ -123,9 +123,17 @@ def test_labels_that_are_all_shifted_to_begin_at_minus_1_are_refused():
 @pytest.mark.parametrize('number', [2**40, -(2**31) - 1])
 def test_integers_that_jax_would_wrap_are_refused(number):
   wide = at(np.int64(Y), 9, number)
-  with pytest.raises(UserError, match=f'the integer {number}, and JAX keeps'):
+  with pytest.raises(UserError, match=f'example with {number}, and JAX keeps'):
     checked(X, wide)
   checked(X, at(np.int64(Y), 9, 1))
+
+
+def test_numbers_that_float32_cannot_hold_are_refused():
+  wide = at(np.float64(X), 9, -1e200)
+  with pytest.raises(UserError, match=r'example with -1e\+200, and JAX'):
+    checked(wide, Y)
+  with pytest.raises(UserError, match='an example with NaN or Inf'):
+    checked(at(np.float64(X), 9, np.inf), Y)
 
 
 def test_the_largest_label_of_a_source_is_checked_too():

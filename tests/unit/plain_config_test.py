@@ -4,6 +4,7 @@ import numpy as np
 import optax
 import pytest
 
+import gossipjax as gj
 from gossipjax import executors
 from gossipjax.config import arguments, defaults
 from gossipjax.config.variants import variants
@@ -25,6 +26,33 @@ def test_a_value_that_no_file_can_hold_is_named(rate, words):
     config.optimizer = defaults.optimizer('sgd', learning_rate=rate)
   with pytest.raises(UserError, match=rf'config\.optimizer\.{words}'):
     [*variants(config)]
+
+
+@pytest.mark.parametrize(
+  'given, words',
+  [
+    (gj.topk(), r"a is an object of type Made; .*strategy_config\('topk'"),
+    (None, 'a is an object of type NoneType; give the name'),
+    (gj.topk, 'a is an object of type function; give the name'),
+  ],
+)
+def test_a_variant_that_no_config_can_hold_is_named(given, words):
+  with pytest.raises(UserError, match=rf'^config\.variants\.{words}'):
+    defaults.variants(a=given)
+
+
+def test_a_strategy_in_place_of_its_dict_names_the_dict():
+  config = defaults.get_config()
+  config.variants = {'a': {'strategy': 'topk'}}
+  words = r"a\.strategy='topk' has the wrong type; it takes {'name': 'topk'}\."
+  with pytest.raises(UserError, match=rf'^config\.variants\.{words}$'):
+    [*variants(config)]
+
+
+def test_a_function_in_place_of_the_part_it_returns_is_named():
+  words = r'is the function strategy; give the Compressor that it returns'
+  with pytest.raises(UserError, match=rf'^gj\.compressed\.compressor {words}'):
+    gj.compressed(compressor=gj.topk)
 
 
 def test_annotations_may_be_texts():
