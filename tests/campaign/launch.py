@@ -7,7 +7,10 @@ import signal
 import subprocess
 import time
 
+from gossipjax.comparison import one_training
 from gossipjax.distributed import launcher, lifeline
+from gossipjax.results import record_file, workdir
+from gossipjax.training import checkpoint
 from tests.campaign import verdict
 from tests.support import program
 
@@ -60,7 +63,20 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   messages['freeze'] = f'Process {victim} did not answer any more;'
   if messages.get(fault, '') not in text:
     return f'{fault}: the message does not name process {victim}\n{text}'
-  return ''
+  lost = fault not in messages and _lost_steps(folder / 'run/gossip')
+  return f'{fault}: {lost}\n{text}' if lost else ''
+
+
+def _lost_steps(folder: pathlib.Path) -> str:
+  """How many recorded steps no checkpoint has; '' if all are in one."""
+  path = folder / workdir.RECORDS
+  records = record_file.read(path) if path.exists() else []
+  recorded = records[-1].step if records else 0
+  place = checkpoint.newest(folder / one_training.CHECKPOINTS)
+  kept = int(place.name) if place else 0
+  return f'a record of step {recorded}, a checkpoint of {kept}' * (
+    kept < recorded
+  )
 
 
 def _words(folder: pathlib.Path) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gossipjax.training import durable_files
 from tests.support import program
 
 CLOCKS = ('wall_s', 'train_s', 'examples_per_s')
@@ -30,9 +31,17 @@ def difference(one: pathlib.Path, other: pathlib.Path) -> str:
   for path in a:
     if not np.array_equal(a[path], b[path], equal_nan=True):
       return f'other bits in {path}'
-  for what in (_records, _summary, _totals):
+  if _totals(one) != _totals(other):
+    return 'other totals'
+  return of_results(one, other)
+
+
+def of_results(one: pathlib.Path, other: pathlib.Path) -> str:
+  """How records, summary or model of two finished runs differ; '' if they
+  agree."""
+  for what in (_records, _summary, _model):
     if what(one) != what(other):
-      return f'other {what.__name__[1:]}'
+      return f'other {what.__name__[1:]} in {one}'
   return ''
 
 
@@ -43,6 +52,11 @@ def _records(folder: pathlib.Path) -> list[Any]:
 
 def _summary(folder: pathlib.Path) -> Any:
   return untimed(json.loads((folder / 'summary.json').read_text()))
+
+
+def _model(folder: pathlib.Path) -> bytes | None:
+  path = folder / durable_files.MODEL
+  return path.read_bytes() if path.exists() else None
 
 
 def _totals(folder: pathlib.Path) -> Any:
