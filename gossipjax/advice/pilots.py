@@ -7,6 +7,7 @@ are kept in the workdir and are not trained again.
 
 import json
 import pathlib
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -65,7 +66,7 @@ class Bench:
     name, rate = pilot.candidate
     config = config_of(self._configs[name], pilot)
     trial = trials.Trial(name, {}, config, self._place(pilot))
-    was_finished = workdir.summary(trial.folder) is not None
+    was_finished = (trial.folder / workdir.SUMMARY).exists()
     summary = trials.finish(trial, self._interrupted, self._tasks)
     # From the task, since a diverged pilot may have recorded no score.
     self.metric, self.higher = scores.of_task(
@@ -123,6 +124,8 @@ class Bench:
       UserError: the pilot diverged.
     """
     path = self._folder / 'timing.json'
+    if not path.exists():  # A stopped call may have trained a part of it.
+      shutil.rmtree(self._place(pilot), ignore_errors=True)
     began = time.monotonic()
     if not self(pilot).scores:
       name, rate = pilot.candidate

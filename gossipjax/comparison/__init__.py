@@ -1,6 +1,7 @@
 """Trains the variants of a config and compares them.
 
 compare          trains one variant after the other, writes the workdir
+finish           writes the files of all of them together, at the end
 in_python        compares strategies on a task, from Python
 result           its result: answer, table, records, trained models
 answer           which run reaches the target first, and how sure that is

@@ -11,6 +11,7 @@ from gossipjax import audit
 from gossipjax.commands import console
 from gossipjax.comparison import (
   event_log,
+  finish,
   loggers,
   one_training,
   report_files,
@@ -20,7 +21,7 @@ from gossipjax.comparison.summary import summarise
 from gossipjax.comparison.variant import Variant, check, check_shared
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes, stopping
-from gossipjax.errors import UserError, missing
+from gossipjax.errors import UserError
 from gossipjax.results import record_file, reservation, timeline_file, workdir
 from gossipjax.training import durable_files, optimizer
 from gossipjax.training.ledger import Diverged
@@ -106,7 +107,7 @@ def of_variants(
     _end(summaries)
     if not processes.is_first():
       return {}
-    return _write(folder, config, summaries, higher, command)
+    return finish.write(folder, config, summaries, higher, command)
 
 
 def _check(runs: Sequence[Variant], folder: pathlib.Path) -> None:
@@ -129,27 +130,6 @@ def _end(summaries: Sequence[dict[str, Any]]) -> None:
     if not processes.is_first():
       processes.leave(console.DIVERGED)
     raise Diverged(summaries[0]['diverged'])
-
-
-def _write(
-  folder: pathlib.Path,
-  config: ConfigDict,
-  summaries: list[dict[str, Any]],
-  higher: list[str],
-  command: str,
-) -> dict[str, Any]:
-  """Writes the files of all runs together; returns their summary."""
-  summary = {
-    'config': config.to_dict(),
-    'runs': summaries,
-    'higher_is_better': higher,
-    'command': command,
-    **workdir.provenance(),
-  }
-  workdir.write_summary(folder, summary)
-  write = report_files.write_table if missing('report') else report_files.write
-  write(folder)
-  return summary
 
 
 def run_one(

@@ -32,9 +32,18 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
     folder: of the variant.
 
   Raises:
-    UserError: its newest checkpoint has other arrays.
+    UserError: its newest checkpoint has other arrays; or it ended after fewer
+      steps, or damaged, and has no checkpoint.
   """
-  if place := checkpoint.newest(folder / CHECKPOINTS):
+  found = finished(folder, lambda _: None)
+  place = checkpoint.newest(folder / CHECKPOINTS)
+  steps, cluster = variant.run.steps, variant.run.cluster
+  if found and not place and not workdir.is_over(found, steps, cluster):
+    raise UserError(
+      f'{folder} ended after {found["steps"]} steps, and no checkpoint is left '
+      f'from which it could go on to {steps}; name another folder.'
+    )
+  if place:
     state_shapes = (
       dry_run.state_shapes
       if variant.run.cluster

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gossipjax.data.text import SHAKESPEARE
 from gossipjax.results import machine
 from gossipjax.training.durable_files import digest
 
@@ -35,6 +36,9 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   named = {(k, text) for k, text in _texts(config) if k in KEYS and text}
   roots = [*filter(None, data_folders), '.']
   named |= {(TEXT, text) for text in _of_tasks(config) if _is_file(text, roots)}
+  if (TEXT, SHAKESPEARE.name) in named:  # Loading verifies it anywhere.
+    named.remove((TEXT, SHAKESPEARE.name))
+    found = {f'{SHAKESPEARE.name}/{k}': v for k, v in SHAKESPEARE.files.items()}
   for key, name in sorted(named):
     for root in roots if key == TEXT else ['.']:
       place = pathlib.Path(root).expanduser() / pathlib.Path(name).expanduser()
@@ -69,10 +73,13 @@ def modules(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-  """Yields the keys with a text as value, at any depth, and the texts."""
+  """Yields the keys of texts, at any depth and in lists, and the texts."""
   for key, value in config.items():
     if isinstance(value, Mapping):
       yield from _texts(value)
+    elif isinstance(value, list | tuple):
+      for part in value:
+        yield from _texts({key: part})
     elif isinstance(value, str):
       yield key, value
 

@@ -88,4 +88,5 @@ def _modelled(then: Mapping[str, Any], here: str) -> bool:
   config = then.get('config', {})
   runs = [config, *(config.get('variants') or {}).values()]
   emulated = then['device_kind'] == 'cpu' and here.endswith(' cpu')
-  return emulated or any(run.get('cluster') for run in runs)
+  virtual = any(run.get('cluster') for run in runs)
+  return emulated or (virtual and not any(run.get('engine') for run in runs))

@@ -87,7 +87,7 @@ def _check(folder: pathlib.Path, config: Any, resume: bool, kind: str) -> None:
     raise UserError(f'{folder} is a file; name a folder.')
   if path.exists():
     _check_kind(folder, kind)
-    _check_same(folder, config, resume)
+    _check_same(folder, config, resume, longer=kind != 'tune')
     return
   # An earlier process may have been stopped while it wrote config.json.
   ours = partials(path) | {folder / name for name in lock.FILES}
@@ -106,10 +106,13 @@ def _check_kind(folder: pathlib.Path, kind: str) -> None:
     )
 
 
-def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
+def _check_same(
+  folder: pathlib.Path, config: Any, resume: bool, longer: bool
+) -> None:
+  """Refuses another config; `longer`: more steps are not another one."""
   wanted = defaults.filled(json.loads(config.to_json()))
   found = defaults.filled(workdir.claimed(folder)['config'])
-  if resume and more_steps.only(found, wanted):
+  if resume and longer and more_steps.only(found, wanted):
     if why := more_steps.obstacle(config, found):
       raise UserError(
         f'The folder {folder} holds a run of config.steps={found["steps"]}, '

@@ -89,11 +89,14 @@ def kind(folder: pathlib.Path, claim: dict[str, Any]) -> str:
 
 
 def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
-  """Writes summary.json of a comparison or a variant, and the manifest."""
-  (folder / MANIFEST).unlink(missing_ok=True)
-  write(folder / SUMMARY, json.dumps(summary, indent=2))
-  names = (CONFIG, SUMMARY, RECORDS, TIMELINE, MODEL)
-  seal(folder, [name for name in names if (folder / name).exists()])
+  """Writes the manifest, then summary.json of a comparison or a variant: what
+  is finished has both, also if the process is killed between them."""
+  (folder / SUMMARY).unlink(missing_ok=True)
+  text = json.dumps(summary, indent=2)
+  names = (CONFIG, RECORDS, TIMELINE, MODEL)
+  found = [name for name in names if (folder / name).exists()]
+  seal(folder, found, {SUMMARY: text})
+  write(folder / SUMMARY, text)
 
 
 def begin(folder: pathlib.Path) -> None:

@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+import types
+from collections.abc import Iterable, Iterator, Mapping
 
 MANIFEST = 'manifest.json'
 MODEL = 'model.msgpack'  # Of a run, see model_file.py.
@@ -88,8 +89,17 @@ def sync(path: pathlib.Path) -> None:
     os.close(descriptor)
 
 
-def seal(folder: pathlib.Path, names: Iterable[str] | None = None) -> None:
+def seal(
+  folder: pathlib.Path,
+  names: Iterable[str] | None = None,
+  next_files: Mapping[str, str] = types.MappingProxyType({}),
+) -> None:
   """Writes the manifest of some files in a folder, by default of all below it.
+
+  Args:
+    folder: of the files.
+    names: of the files; None for all.
+    next_files: contents, by name, of files that will be written next.
 
   Raises:
     OSError: writing to the disk fails.
@@ -99,7 +109,10 @@ def seal(folder: pathlib.Path, names: Iterable[str] | None = None) -> None:
     for path in [*files, *(p for p in folder.rglob('*') if p.is_dir())]:
       sync(path)
     names = [path.relative_to(folder).as_posix() for path in files]
-  digests = {name: digest(folder / name) for name in names}
+  digests = {name: digest(folder / name) for name in names} | {
+    name: hashlib.sha256(contents.encode()).hexdigest()
+    for name, contents in next_files.items()
+  }
   write(folder / MANIFEST, json.dumps(digests, indent=2))
 
 

@@ -73,7 +73,9 @@ def records(
   Raises:
     Interrupted: `interrupted` said so; a checkpoint was kept.
   """
-  over, scored_at = False, 0
+  # A checkpoint of such a step was kept after its record.
+  scored = due(run.eval_every, training.step, run.steps)
+  over, scored_at = False, training.step if scored else 0
   while training.step < run.steps and not over:
     over, stop = training.advance(), interrupted()
     log, test, keep = (

@@ -103,7 +103,7 @@ def _choosing(metric: str) -> str:
 
 def _amount(plan: Sequence[trials.Trial]) -> str:
   """A sentence on how much there is to train."""
-  done = sum(workdir.summary(trial.folder) is not None for trial in plan)
+  done = sum((trial.folder / workdir.SUMMARY).exists() for trial in plan)
   steps = sum(trial.config.steps for trial in plan)
   before = f' ({done} of them finished)' * bool(done)
   return f'{len(plan)} trials{before}, {steps:,} steps in all.'

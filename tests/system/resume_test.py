@@ -180,7 +180,7 @@ def test_resuming_a_finished_run_changes_no_result(uninterrupted):
     if p.is_file() and p.parent != folder
   }
   results = lambda: (
-    json.loads((folder / 'summary.json').read_text())['runs'],
+    (folder / 'summary.json').read_bytes(),
     sorted(p.name for p in folder.iterdir()),
   )
   before = state(), results()

@@ -157,6 +157,60 @@ def test_a_damaged_finished_run_is_restored_on_resume(tmp_path, capsys):
   assert not records.read_bytes()  # The refused run has not started again.
 
 
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures('compile_quickly')
+def test_a_finished_run_without_checkpoints_takes_no_more_steps(tmp_path):
+  config = defaults.get_config()
+  config.update(workers=2, steps=2, log_every=1, eval_every=1, executor='vmap')
+  folder = tmp_path / 'a'
+  compare.compare(config, folder)
+  shutil.rmtree(folder / 'all_reduce/checkpoints')
+  contents = lambda: {
+    path: path.read_bytes() for path in folder.rglob('*') if path.is_file()
+  }
+  before = contents()
+  config.steps = 4
+  with pytest.raises(UserError, match='ended after 2 steps, and no check'):
+    compare.compare(config, folder, resume=True)
+  assert contents() == before
+
+
+def test_a_run_that_is_killed_before_its_summary_is_not_finished(
+  folder, monkeypatch
+):
+  def killed(path, text):
+    raise KeyboardInterrupt
+
+  one = folder / 'all_reduce'
+  with monkeypatch.context() as patch:
+    patch.setattr(workdir, 'write', killed)
+    with pytest.raises(KeyboardInterrupt):
+      workdir.write_summary(one, {'steps': 11})
+  assert workdir.summary(one) is None
+  workdir.write_summary(one, {'steps': 11})
+  (one / 'summary.json').write_text('{"steps": 12}')
+  with pytest.raises(UserError, match=r'summary\.json is not as it was'):
+    workdir.summary(one)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures('compile_quickly')
+def test_a_run_that_resumes_where_it_stalls_doubles_no_record(tmp_path):
+  config = defaults.get_config()
+  config.update(workers=2, steps=6, log_every=1, eval_every=1, executor='vmap')
+  config.checkpoint_every = 1
+  config.cluster = defaults.cluster(
+    step_s=0.1, failures=((1, 0.35),), timeout_s=1.0, asynchronous=False
+  )
+  stop = iter((False, False, True))
+  compare.compare(config, tmp_path / 'whole')
+  with pytest.raises(Interrupted):
+    compare.compare(config, tmp_path / 'two', interrupted=lambda: next(stop))
+  compare.compare(config, tmp_path / 'two', resume=True)
+  for name in ('whole', 'two'):
+    assert analysis.load(tmp_path / name)['step'].tolist() == [1, 2, 3, 3]
+
+
 @pytest.mark.parametrize('variants', [{}, {'one': {}, 'all_reduce': {}}])
 def test_a_deleted_variant_is_named_and_does_not_count_as_diverged(
   tmp_path, variants

@@ -27,6 +27,7 @@ from gossipjax.errors import UserError
 from gossipjax.network import Link
 from gossipjax.traffic import Traffic
 from gossipjax.training import optimizer, run
+from gossipjax.training.loop import Interrupted
 from gossipjax.tuning import trials
 from tests.support import workdirs
 
@@ -523,6 +524,27 @@ def test_diverging_all_reduce_raises_an_error_and_sets_the_metric(tmp_path):
     with pytest.raises(UserError, match=r'set a lower optimizer.learning_rate'):
       mine.timed(Pilot(Candidate(DENSE, 1e30), 20, 0))
   assert (mine.metric, mine.higher) == ('test_accuracy', True)
+
+
+def test_a_pilot_of_a_call_that_was_stopped_is_timed_again(
+  tmp_path, monkeypatch
+):
+  """A finished one would show the seconds of reading a file."""
+  mine = bench(tmp_path)
+  pilot = Pilot(Candidate(DENSE, 0.1), 20, 0)
+  place = mine._place(pilot)
+  place.mkdir(parents=True)
+  (place / 'summary.json').write_text('{}')
+  found = []
+
+  def train(self, pilot):
+    found.append(place.exists())
+    raise Interrupted(0)
+
+  monkeypatch.setattr(pilots.Bench, '__call__', train)
+  with pytest.raises(Interrupted):
+    mine.timed(pilot)
+  assert found == [False]
 
 
 @pytest.mark.parametrize('last, expected', [(0.6, [0.5, 0.6]), (math.nan, [])])

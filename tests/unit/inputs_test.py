@@ -174,14 +174,18 @@ def test_a_run_resumes_only_with_the_same_number_of_processes(monkeypatch):
     ({'step_s': 1}, (1, 'NVIDIA A'), (1, 'cpu'), ''),  # In virtual time.
   ],
 )
+@pytest.mark.parametrize('engine', ['', 'ray'])
 def test_a_run_in_real_time_resumes_only_on_the_same_devices(
-  cluster, was, now, words
+  cluster, engine, was, now, words
 ):
+  if cluster and engine:
+    words = 'begun on 1 NVIDIA A.*not 1 cpu'
   began, here = (
     {'processes': 1, 'devices': ['x'] * n, 'device_kind': kind}
     for n, kind in (was, now)
   )
-  began['config'] = {'variants': {'one': {'cluster': cluster}}}
+  run = {'cluster': cluster, 'engine': engine}
+  began['config'] = {'variants': {'one': run}}
   assert re.search(words, machine.obstacle(began, here))
   assert words or not machine.obstacle(began, here)
   assert f'devices {was[0]} {was[1]} (now' in inputs.other_versions(began, here)
@@ -257,11 +261,35 @@ def test_every_text_in_a_folder_has_a_digest(tmp_path):
   assert list(found) == [f'books/{p}.txt' for p in ('test', 'train', 'valid')]
 
 
+def test_a_published_text_has_the_same_digest_wherever_it_is(
+  tmp_path, monkeypatch
+):
+  named = {'task': {'file': 'tinyshakespeare'}}
+  monkeypatch.delenv('GOSSIPJAX_DATA', raising=False)
+  downloaded = inputs.digests(named)
+  (tmp_path / 'tinyshakespeare').mkdir()
+  (tmp_path / 'tinyshakespeare/input.txt').write_text('Not verified here.')
+  monkeypatch.setenv('GOSSIPJAX_DATA', str(tmp_path))
+  assert inputs.digests(named) == downloaded
+  assert [*downloaded] == ['tinyshakespeare/input.txt']
+
+
+def test_trials_of_other_steps_are_other_trials(config, tmp_path):
+  """Their checkpoints are gone, so none could go on."""
+  with reservation.reserved(tmp_path / 'a', config, False, kind='tune'):
+    pass
+  with config.unlocked():
+    config.steps *= 2
+  claim = reservation.reserved(tmp_path / 'a', config, True, kind='tune')
+  with pytest.raises(UserError, match=r'differ in config\.steps'), claim:
+    pass
+
+
 def test_a_file_in_any_argument_of_a_task_has_a_digest(tmp_path):
   (tmp_path / 'folder').mkdir()
   table = tmp_path / 'table.csv'
   table.write_text('1')
-  given = {'table': 'table.csv', 'parts': {'other': str(table)}}
+  given = {'table': ['none', 'table.csv'], 'parts': {'other': (str(table),)}}
   no_files = {'a': 'x' * 5000, 'b': '~nobody-here/a', 'c': 'folder', 'd': ''}
   named = {
     'data': {'dir': str(tmp_path)},
