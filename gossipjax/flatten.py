@@ -24,7 +24,7 @@ def ravel(tree):
   """
   flat, unravel = ravel_pytree(tree)
   fused = isinstance(flat, jax.core.Tracer) and jax.default_backend() == 'cpu'
-  if fused and flat.size:
+  if fused and 0 < flat.size < 2**31:  # Places are written by int32.
     leaves = (jnp.asarray(x, flat.dtype) for x in jax.tree.leaves(tree))
     flat = _joined(*(leaf.reshape(-1) for leaf in leaves))
   return flat, unravel

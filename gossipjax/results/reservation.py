@@ -87,7 +87,7 @@ def _check(folder: pathlib.Path, config: Any, resume: bool, kind: str) -> None:
     raise UserError(f'{folder} is a file; name a folder.')
   if path.exists():
     _check_kind(folder, kind)
-    _check_same(folder, config, resume, longer=kind != 'tune')
+    _check_same(folder, config, resume, extendable=kind != 'tune')
     return
   # An earlier process may have been stopped while it wrote config.json.
   ours = partials(path) | {folder / name for name in lock.FILES}
@@ -107,12 +107,12 @@ def _check_kind(folder: pathlib.Path, kind: str) -> None:
 
 
 def _check_same(
-  folder: pathlib.Path, config: Any, resume: bool, longer: bool
+  folder: pathlib.Path, config: Any, resume: bool, extendable: bool
 ) -> None:
-  """Refuses another config; `longer`: more steps are not another one."""
+  """Refuses another config; if `extendable`, more steps are no other one."""
   wanted = defaults.filled(json.loads(config.to_json()))
   found = defaults.filled(workdir.claimed(folder)['config'])
-  if resume and longer and more_steps.only(found, wanted):
+  if resume and extendable and more_steps.only(found, wanted):
     if why := more_steps.obstacle(config, found):
       raise UserError(
         f'The folder {folder} holds a run of config.steps={found["steps"]}, '

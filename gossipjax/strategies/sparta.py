@@ -53,6 +53,7 @@ def sampled_mean(
 
   def init(tree):
     size = ravel(tree)[0].size
+    sparse.check_size(size)
     return jnp.arange(size) if partition else ()
 
   def update(tree, state, step, active=True):

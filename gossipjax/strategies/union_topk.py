@@ -68,6 +68,7 @@ def union_mean(
 
   def init(tree):
     zeros = no_residual(tree).residual
+    sparse.check_size(zeros.size)
     _check_patience(patience, zeros.size, sparse.count(density, zeros.size))
     return UnionState(zeros, zeros, jnp.int32(0), selection.begin())
 

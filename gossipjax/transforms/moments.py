@@ -9,6 +9,7 @@ from gossipjax.traffic import SILENCE
 
 # Names of fields in optax: of Adam and its relatives, and of SGD's momentum.
 FIRST, SECOND = ('mu', 'trace'), ('nu',)
+CONSTANTS = ('ns_coeffs',)  # Of Muon; the same on all workers.
 
 
 def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
@@ -51,12 +52,10 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
 
 
 def _check(opt: Tree) -> None:
-  leaves = jax.tree_util.tree_leaves_with_path(opt)
-  known = {leaf.shape for path, leaf in leaves if _field(path)}
-  for path, leaf in leaves:
+  for path, leaf in jax.tree_util.tree_leaves_with_path(opt):
     is_array = leaf.ndim and jnp.issubdtype(leaf.dtype, jnp.inexact)
-    # Others than those of parameters are constants, such as muon's.
-    if is_array and not _field(path) and (not known or leaf.shape in known):
+    is_constant = getattr(path[-1], 'name', '') in CONSTANTS
+    if is_array and not is_constant and not _field(path):
       raise UserError(
         f'The optimizer keeps {jax.tree_util.keystr(path)}, and only the '
         f'moments {", ".join(FIRST + SECOND)} of optax are exchanged; take '

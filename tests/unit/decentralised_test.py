@@ -225,7 +225,11 @@ def test_des_loc_with_momentum_sgd_at_every_step_is_all_reduce(first):
 
 @pytest.mark.parametrize(
   'optimizer, kept',
-  [(optax.amsgrad(RATE), 'nu_max'), (optax.adagrad(RATE), 'sum_of_squares')],
+  [
+    (optax.amsgrad(RATE), 'nu_max'),
+    (optax.adagrad(RATE), 'sum_of_squares'),
+    (optax.contrib.galore(RATE, rank=2), 'projector'),
+  ],
 )
 def test_des_loc_refuses_an_optimizer_whose_arrays_it_cannot_exchange(
   optimizer, kept
@@ -238,6 +242,11 @@ def test_des_loc_exchanges_the_moments_of_an_optimizer_with_constants():
   muon = optax.contrib.muon(RATE)
   *_, (x, _, sent) = run(des_loc.strategy(1, 1, 1), optimizer=muon, steps=2)
   assert np.isfinite(np.asarray(x)).all() and np.asarray(sent.bytes).any()
+  three = {
+    'kernel': jnp.ones((4, 3)),
+    'bias': jnp.ones(3),
+  }  # Like the constants.
+  des_loc.strategy().moments.init(muon.init(three))
 
 
 def test_des_loc_counts_the_bytes_of_moments():

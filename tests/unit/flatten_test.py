@@ -41,6 +41,13 @@ def test_on_a_cpu_ravel_is_compiled_without_a_concatenation():
   assert 'concatenate' not in program(ravel)
 
 
+def test_places_that_an_int32_cannot_name_are_not_written_by_it():
+  sizes = {'first': 2**31, 'last': 8}
+  tree = {k: jax.ShapeDtypeStruct((n,), jnp.int8) for k, n in sizes.items()}
+  program = str(jax.make_jaxpr(lambda tree: ravel(tree)[0])(tree))
+  assert 'concatenate' in program and 'dynamic_update_slice' not in program
+
+
 @pytest.mark.skipif(jax.default_backend() != 'cpu', reason='Of CPUs.')
 @pytest.mark.parametrize('axes', [1, 2])
 def test_workers_on_one_device_write_their_rows_in_place(axes):

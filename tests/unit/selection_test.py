@@ -21,6 +21,7 @@ from gossipjax.compressors import (
 from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
+from gossipjax.strategies import sparta, union_topk
 from gossipjax.traffic import nbytes
 
 # Below and above a word of 32 bits, and the size from which sampling pays.
@@ -232,6 +233,18 @@ def test_more_entries_than_32_bit_indices_address_are_refused(name):
   ):
     with pytest.raises(UserError, match='2,147,483,648 entries are more than'):
       jax.eval_shape(find, jax.ShapeDtypeStruct((2**31,), jnp.float32))
+
+
+@pytest.mark.parametrize(
+  'begin',
+  [
+    sparta.strategy(partition=True).parameters.init,
+    union_topk.strategy(0.01, patience=200).gradients.init,
+  ],
+)
+def test_so_are_they_by_strategies_that_choose_by_themselves(begin):
+  with pytest.raises(UserError, match='2,147,483,648 entries are more than'):
+    jax.eval_shape(begin, jax.ShapeDtypeStruct((2**31,), jnp.float32))
 
 
 def test_a_reused_threshold_is_exact_again_every_m_steps():
