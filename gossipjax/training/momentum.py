@@ -23,24 +23,22 @@ def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
   Raises:
     UserError: they do not agree.
   """
-  momentum = optimizer.get('momentum') or 0
+  own = _nesterov(optimizer)
   for key, _, level in _levels(strategy):
     assumed = level.get('look_ahead') or 0
-    if assumed and (optimizer['name'], optimizer.get('nesterov'), momentum) != (
-      'sgd',
-      True,
-      assumed,
-    ):
+    if assumed not in (0, own):
+      remedy = f'{key}.look_ahead={own:g}'
       raise UserError(
         f'{key}.look_ahead={assumed} of {level["name"]} needs '
-        f'optimizer.name=sgd, nesterov=True and momentum={assumed}; for '
-        f'another optimizer set --config.{key}.look_ahead=0, or, if a variant '
-        f'has this strategy, --config.variants.VARIANT.{key}.look_ahead=0.'
+        f'optimizer.name=sgd, nesterov=True and momentum={assumed}; for this '
+        f'optimizer set --config.{remedy}, or, if a variant has this strategy, '
+        f'--config.variants.VARIANT.{remedy}.'
       )
-    if level.get('own_momentum') and momentum:
+    if level.get('own_momentum') and optimizer.get('momentum'):
       raise UserError(
         f'strategy {level["name"]} has a momentum of its own; set '
-        'optimizer.momentum=0 and optimizer.nesterov=False.'
+        'optimizer.momentum=0 and optimizer.nesterov=False, for a variant in '
+        'config.variants.VARIANT.optimizer.'
       )
 
 

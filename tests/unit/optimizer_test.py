@@ -236,6 +236,15 @@ def test_look_ahead_follows_the_optimizer_of_the_command_line():
     momentum.check(config.variants.pull_gossip.strategy, config.optimizer)
 
 
+def test_a_refused_look_ahead_comes_with_the_one_that_suits_the_optimizer():
+  strategy = {'name': 'elastic', 'look_ahead': 0.9}
+  sgd = {'name': 'sgd', 'nesterov': True, 'momentum': 0.5}
+  for given, remedy in ((sgd, '0.5'), ({'name': 'adam'}, '0')):
+    with pytest.raises(UserError, match=f'strategy.look_ahead={remedy},'):
+      momentum.check(strategy, given)
+    momentum.check(strategy | {'look_ahead': float(remedy)}, given)
+
+
 def test_look_ahead_follows_only_in_variants_that_name_a_strategy():
   variants = ConfigDict({'a': {'strategy': {'period': 2}}, 'b': {}})
   variants.b = ConfigDict({'optimizer': {'learning_rate': 0.3}})
