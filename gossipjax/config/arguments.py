@@ -140,9 +140,21 @@ def _is_required(parameter: inspect.Parameter) -> bool:
   return parameter.default is parameter.empty and parameter.kind not in variadic
 
 
-def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
-  if annotation == topology.Topology and not callable(value):
+def _topology(value: Any, key: str, seed: int) -> topology.Topology:
+  if not callable(value):
     return pick(value, topologies(seed), key)
+  if getattr(value, '__annotations__', {}).get('return') == topology.Topology:
+    name = getattr(value, '__name__', 'it')
+    raise UserError(
+      f'{key} is the function {name}; give the topology that it returns, '
+      f'{key.rpartition(".")[2]}={name}(...).'
+    )
+  return value
+
+
+def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
+  if annotation == topology.Topology:
+    return _topology(value, key, seed)
   if annotation in PARTS:
     is_part = isinstance(value, annotation)
     part = value if is_part else _part(annotation, value, key, seed)

@@ -547,6 +547,10 @@ def test_a_wrong_setting_of_compare_ends_with_an_error_message(settings, words):
     (lambda: gj.topk('x'), "gj.topk.density='x' .* takes float"),
     (lambda: gj.topk(denisty=1), "gj.topk.denisty .* mean 'density'"),
     (lambda: gj.gossip(topology='rnig'), "topology=rnig .* mean 'ring'"),
+    (
+      lambda: gj.gossip(topology=gj.random_matching),
+      r'topology is the function random_matching; .*=random_matching\(',
+    ),
     (lambda: gj.gossip(gj.ring, 1, 2), 'takes topology, period, each once'),
     (lambda: gj.local_sgd(period=2.5), 'period=2.5 .* takes int'),
   ],
