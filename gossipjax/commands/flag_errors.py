@@ -9,6 +9,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from gossipjax.commands import new_part
 from gossipjax.config import defaults
 from gossipjax.errors import closest, nearest
 
@@ -68,10 +69,14 @@ def _about_part(parents: list[str], key: str, words: Sequence[str]) -> str:
       f'There is no config key {path}.{key}: config.{path} has no keys. Set it '
       'in the config file, see gossipjax.config.defaults.'
     )
-  known = nearest(key, part)
-  if name := part.get('name'):
-    return f'config.{path}.name={name} has no argument {key!r}{known}'
-  return f'config.{path} has no key {key!r}{known}'
+  if parents[0] == 'variants' and len(parents) == 2:
+    return (
+      f'config.{path} does not set {key!r}, and the command line changes only '
+      f'what it sets: {", ".join(part)}. Set it in the config file.'
+    )
+  if part.get('name') and parents[-1] in ('task', 'strategy'):
+    return new_part.unset_argument(path, part.name, key)
+  return f'config.{path} has no key {key!r}{nearest(key, part)}'
 
 
 def _loaded(words: Sequence[str]) -> Any:

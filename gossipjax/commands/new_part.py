@@ -111,6 +111,29 @@ def set_key(fresh: ConfigDict, part: str, key: str, text: str) -> None:
     ) from error
 
 
+def unset_argument(path: str, name: str, key: str) -> str:
+  """Returns a message about a key that a task or a strategy lacks in a config.
+
+  Args:
+    path: of the task or strategy in the config.
+    name: its name.
+    key: either an argument that the config leaves at its default, or none.
+  """
+  _, function = _PARTS[path.rpartition('.')[2]]
+  try:
+    known = arguments.signature(function(name)).parameters
+  except UserError as error:
+    return str(error)
+  if key in known:
+    return (
+      f'config.{path} does not set {key!r}, an argument of {name}; to set it '
+      f'on the command line, add --config.{path}.name={name}.'
+    )
+  return (
+    f'config.{path}.name={name} has no argument {key!r}{nearest(key, known)}'
+  )
+
+
 def value(text: str) -> Any:
   """Reads a text as a Python literal, or as absl's `true` or `false`; any other
   text is returned as it is."""

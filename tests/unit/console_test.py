@@ -1,5 +1,7 @@
 """How commands end on a signal or an error, and how to run them again."""
 
+import operator
+import re
 import signal
 import subprocess
 import sys
@@ -7,6 +9,7 @@ import sys
 import pytest
 from absl import flags
 from jax.errors import JaxRuntimeError
+from ml_collections import ConfigDict
 
 from gossipjax.commands import command_line, console, flag_errors
 from gossipjax.distributed import processes
@@ -211,3 +214,22 @@ def test_the_error_for_resume_says_that_no_flag_is_needed(
   error = flags.UnrecognizedFlagError('resume')
   message = flag_errors.of_words(error, ['--resume'])
   assert message.endswith('the same --workdir continues without one.')
+
+
+@pytest.mark.parametrize(
+  'key, words',
+  [
+    ('strategy.selection.name', r'add --config\.variants\.t\.strategy\.name='),
+    ('strategy.k', "topk has no argument 'k'; there are density,.* selection"),
+    ('optimizer.momentum', r"variants\.t does not set 'optimizer'.* file"),
+  ],
+)
+def test_a_variant_given_as_a_dict_takes_all_arguments(key, words, monkeypatch):
+  config = ConfigDict({'variants': {'t': {'strategy': {'name': 'topk'}}}})
+  monkeypatch.setattr(flag_errors, '_loaded', lambda _: config)
+  path = f'variants.t.{key}'
+  with pytest.raises(AttributeError) as error:
+    operator.attrgetter(path)(config)
+  assert re.search(
+    words, flag_errors.of_file(error.value, [f'--config.{path}='])
+  )
