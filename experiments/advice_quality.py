@@ -25,7 +25,7 @@ from experiments.framework import (
   regret,
   training_claim,
 )
-from experiments.framework.advice_cases import PILOTS, RULES, UNTOLD
+from experiments.framework.advice_cases import PILOTS, RULES, TARGET, UNTOLD
 from experiments.framework.advice_trainings import METHODS, WORKERS
 from experiments.framework.regret import AdviceCase
 from experiments.framework.result_store import ResultStore
@@ -125,7 +125,6 @@ def verdict(
   shares: claim.Rows,
 ) -> claim.Verdict:
   """Judges the regret on each unseen workload and link, and its mean."""
-  del shares
   cases = regret.read(rows, seconds, RULES)
   new = [case for case in cases if case.cell['workload'] in UNSEEN]
   held = [row[SMALL] for row in rows if row['workload'] in UNSEEN]
@@ -148,7 +147,8 @@ def verdict(
     f'links that the rule has not seen: {text}. On those that it was made on: '
     f'{_sentence(regret.mean(old))}. An unseen pair holds if the regret of '
     f'`advise` is below {100 * GOAL:.0f} %; the last case is that its '
-    f'mean is at most half of that of the best simple rule{lead}.',
+    f'mean is at most half of that of the best simple rule{lead}.'
+    f'{_at_lower_targets(shares)}',
     training_claim.doubt(coverage)
     or ('' if complete else 'not all is trained'),
   )
@@ -157,6 +157,20 @@ def verdict(
 def _sentence(mean: Mapping[str, float]) -> str:
   text = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
   return text or 'no runs yet'
+
+
+def _at_lower_targets(shares: claim.Rows) -> str:
+  """The regret of the advice and of the fastest step at lower targets."""
+  lower = [r for r in shares if not r['seen by the rule'] and r[TARGET] < SHARE]
+  percent = lambda key: ', '.join(f'{100 * row[key]:.0f} %' for row in lower)
+  mine, simple = (f'{rule}: regret' for rule in (RULES[0], RULES[-1]))
+  if not lower:
+    return ''
+  return (
+    f' At lower targets, {percent(TARGET)}, the regret of `advise` on unseen '
+    f'pairs is {percent(mine)}, that of {RULES[-1]} {percent(simple)}; no '
+    'errors are computed.'
+  )
 
 
 NOTES = notes.of(

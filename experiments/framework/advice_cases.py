@@ -26,6 +26,7 @@ from gossipjax.comparison.targets import SHARE
 
 RULES = ('advise', 'always all-reduce', 'always gossip', 'fastest step')
 UNTOLD = f'advise, as if the target were {SHARE:g}'
+TARGET = "target, of all-reduce's best score"
 PILOTS = 'pilots'  # In place of a strategy's name in a cell.
 
 
@@ -148,7 +149,7 @@ def by_share(
   """
   return [
     {
-      "target, of all-reduce's best score": share,
+      TARGET: share,
       'seen by the rule': is_seen,
       'pairs of workload and link': len(group),
       **{f'{rule}: regret': r for rule, r in regret.mean(group).items()},
