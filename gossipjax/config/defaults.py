@@ -180,8 +180,8 @@ def variants(*names: str, **strategies: ConfigDict | str) -> ConfigDict:
 
   Args:
     *names: strategies with default arguments; also the variants' names.
-    **strategies: for each name of a variant, a `config.strategy` or the name
-      of a strategy.
+    **strategies: for each name of a variant, a `config.strategy`, as
+      `resolve.strategy_config` returns, or the name of a strategy.
 
   Raises:
     UserError: no name for a variant, no such strategy, or an object of Python.

@@ -18,7 +18,9 @@ from gossipjax import compressors, models, network, triggers
 from gossipjax.advice import known_file
 from gossipjax.compressors import selections
 from gossipjax.config import parts, resolve
+from gossipjax.config.variants import variants
 from gossipjax.tasks import named, shares
+from gossipjax.training import momentum
 from gossipjax.transforms import granularity, outer_optimizers, warmup
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -31,6 +33,36 @@ def test_the_tutorial_runs_from_top_to_bottom(capsys):
   for block in blocks:
     exec(compile(block, 'tutorial.md', 'exec'), names)
   assert 'topk' in capsys.readouterr().out
+  sweep = dict(variants(names['sweep']))
+  assert sweep['topk_10'].strategy.density == 0.1 and len(sweep) == 6
+  for run in sweep.values():
+    momentum.check(run.strategy, run.optimizer)
+
+
+def ran_as_written(page: str, config: str, folder: pathlib.Path) -> str:
+  """Saves a config of a page and returns what the command below it prints."""
+  text = (ROOT / 'docs' / page).read_text()
+  pattern = rf'    # {config}\n((?:    .*\n|\n)+?)    python (.*)'
+  body, command = re.search(pattern, text).groups()
+  (folder / config).write_text(textwrap.dedent(body))
+  done = subprocess.run(
+    [sys.executable, *command.split(), '--config.steps=20'],
+    cwd=folder,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    text=True,
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stdout + done.stderr
+  return done.stdout
+
+
+def test_a_strategy_in_a_folder_of_its_own_is_audited_as_written(tmp_path):
+  text = (ROOT / 'docs/tutorial.md').read_text()
+  blocks = re.findall(r'```python\n(.*?)```', text, re.S)
+  module = next(block for block in blocks if 'def strategy()' in block)
+  (tmp_path / 'mine.py').write_text(module)
+  table = ran_as_written('tutorial.md', 'compare_mine.py', tmp_path)
+  assert '| mine ' in table.partition('## Audit')[2]
 
 
 def test_the_strategy_of_the_readme_obeys_the_contract(tmp_path):
@@ -68,20 +100,8 @@ def test_the_command_line_of_your_model_runs_as_written(tmp_path):
   (tmp_path / 'my_tasks.py').write_text(
     imports.partition('class Net')[0] + task.partition('\nresult')[0]
   )
-  config = re.search(
-    r'    # my_config\.py\n((?:    .*\n|\n)+?)(?=    python)', text
-  )
-  (tmp_path / 'my_config.py').write_text(textwrap.dedent(config[1]))
-  command = re.search(r'    python (-m gossipjax run .*slope=.*)', text)[1]
-  done = subprocess.run(
-    [sys.executable, *command.split(), '--config.steps=20'],
-    cwd=tmp_path,
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    text=True,
-    capture_output=True,
-  )
-  assert done.returncode == 0, done.stdout + done.stderr
-  assert 'local_sgd' in done.stdout
+  printed = ran_as_written('your_model.md', 'my_config.py', tmp_path)
+  assert 'local_sgd' in printed
 
 
 @pytest.fixture(scope='module')
