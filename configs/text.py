@@ -25,6 +25,8 @@ def get_config(strategy: str = '') -> ConfigDict:
   config.optimizer = defaults.optimizer(
     'adam', learning_rate=3e-3, schedule='cosine', warmup_steps=40
   )
+  if 'look_ahead' in config.strategy:
+    config.strategy.look_ahead = 0.0  # Adam has no Nesterov momentum.
   if not strategy:
     config.variants = defaults.variants(
       all_reduce='all_reduce',

@@ -31,6 +31,11 @@ def of_file(error: Exception, words: Sequence[str]) -> str:
 
 
 def _raised(what: str) -> str:
+  if what.startswith('TypeError: get_config() takes 0 positional'):
+    return (
+      'get_config() of this config file takes no strategy; leave out what '
+      'follows .py in --config.'
+    )
   return f'The config file raises {what}; --debug shows where.'
 
 

@@ -233,3 +233,12 @@ def test_a_variant_given_as_a_dict_takes_all_arguments(key, words, monkeypatch):
   assert re.search(
     words, flag_errors.of_file(error.value, [f'--config.{path}='])
   )
+
+
+def test_a_strategy_that_a_config_file_does_not_take_is_named():
+  code = 'def get_config():\n  pass\n\nget_config("gossip")\n'
+  with pytest.raises(TypeError) as raised:
+    exec(code, {})
+  words = ['--config=configs/async_fashion_mnist.py:gossip']
+  sentence = flag_errors.of_file(raised.value, words)
+  assert sentence.startswith('get_config() of this config file takes no strat')

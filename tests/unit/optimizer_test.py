@@ -1,5 +1,7 @@
 """Optimizers and schedules of optax by name, precision, micro-batches."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -350,3 +352,13 @@ def test_a_run_that_ends_before_its_schedule_reports_it():
     'The 20 steps end before config.optimizer.warmup_steps=20 and '
     'config.optimizer.boundaries=(10, 30).'
   )
+
+
+@pytest.mark.parametrize(
+  'name', ['default', 'cifar10', 'fashion_mnist', 'text']
+)
+def test_every_config_runs_any_strategy_with_its_optimizer(name):
+  get_config = importlib.import_module(f'configs.{name}').get_config
+  for strategy in ('elastic', 'pull_gossip', 'push_gossip', 'dgc', 'demo'):
+    config = get_config(strategy)
+    momentum.check(config.strategy, config.optimizer)
