@@ -15,7 +15,7 @@ import optax
 from gossipjax import collectives, executors, topology
 from gossipjax.aggregator import Aggregator, Strategy
 from gossipjax.local_step import make_worker
-from gossipjax.traffic import Traffic, nbytes
+from gossipjax.traffic import Traffic
 
 N = 8  # Workers, unless a test says otherwise.
 EPS = np.finfo(np.float32).eps
@@ -291,7 +291,9 @@ def replicas_are_identical(tree) -> None:
   )
 
 
-def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
+def gossip_multiplies_with_w(
+  events, graph: topology.Topology, period=1
+) -> None:
   """W is the graph's; a worker takes itself in place of an absent one."""
   for e in events:
     w = np.eye(len(e.active))
@@ -308,50 +310,6 @@ def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
       rtol=0,
       atol=8 * EPS * np.abs(rows(e.tree)).max(),
     )
-
-
-def sub_jaxprs(value):
-  """The jaxprs in a parameter of an equation."""
-  values = value if isinstance(value, (tuple, list)) else [value]
-  for v in values:
-    v = getattr(v, 'jaxpr', v)
-    if hasattr(v, 'eqns'):
-      yield v
-
-
-def _moved(jaxpr) -> set[int]:
-  """Bytes that all workers send together, for each path through branches."""
-  totals = {0}
-  for eqn in jaxpr.eqns:
-    size = nbytes([v.aval for v in eqn.invars if hasattr(v.aval, 'dtype')])
-    match eqn.primitive.name:
-      case 'psum' | 'psum_invariant':
-        options = {2 * (N - 1) * size}
-      case 'all_gather' | 'all_gather_invariant':
-        options = {N * (N - 1) * size}
-      case 'ppermute':
-        options = {size * len(eqn.params['perm'])}
-      case 'cond':
-        options = set().union(*map(_moved, sub_jaxprs(eqn.params['branches'])))
-      case name:
-        assert name not in ('all_to_all', 'reduce_scatter', 'pmax'), name
-        inner = [_moved(j) for p in eqn.params.values() for j in sub_jaxprs(p)]
-        times = eqn.params.get('length', 1)
-        options = {times * sum(c) for c in [[max(i) for i in inner]]}
-    totals = {t + o for t in totals for o in options}
-  return totals
-
-
-def all_that_moves_is_billed(aggregator: Aggregator, events) -> None:
-  """The bill has the bytes of the collectives before compilation."""
-  run = executors.executor(N, 'shard_map').run(
-    lambda tree, state, step: aggregator.update(tree, state, step)
-  )
-  jaxpr = jax.make_jaxpr(run)(
-    events[0].tree, events[0].state, step=jnp.int32(0)
-  )
-  for e in events:
-    assert e.sent.bytes.sum() in _moved(jaxpr.jaxpr)
 
 
 def is_served(aggregator: Aggregator) -> bool:

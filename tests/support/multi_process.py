@@ -72,8 +72,17 @@ def _calls(jaxpr, in_a_branch):
     if name in MOVE:
       yield name, bool(parameters.get('axis_index_groups')), in_a_branch
     for inner in parameters.values():
-      for sub in laws.sub_jaxprs(inner):
+      for sub in _sub_jaxprs(inner):
         yield from _calls(sub, in_a_branch or name == 'cond')
+
+
+def _sub_jaxprs(value):
+  """The jaxprs in a parameter of an equation."""
+  values = value if isinstance(value, (tuple, list)) else [value]
+  for v in values:
+    v = getattr(v, 'jaxpr', v)
+    if hasattr(v, 'eqns'):
+      yield v
 
 
 def _worker(strategy: Strategy):
