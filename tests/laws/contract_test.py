@@ -45,6 +45,10 @@ ONE_SIDED = {
   'pull_gossip.parameters': 'Others read what an absent worker published.',
   'push_gossip.parameters': 'Messages reach absent workers.',
 }
+# Strategies whose memory changes while a worker is absent, and why.
+SHARED = {
+  'sparta(partition)': 'The order of the entries depends on the step alone.',
+}
 # Gradient strategies whose replicas differ by design, and why.
 DIVERGE: dict[str, str] = {}
 # Arguments that a compressor requires, here with error feedback.
@@ -263,7 +267,8 @@ def test_nothing_is_lost_when_workers_are_missing(name):
 
 
 @over_all
-def test_absent_workers_are_left_unchanged_or_refused(name):
+def test_absent_workers_are_left_unchanged_or_refused(name, request):
+  breaks(SHARED, name, request)
   if refusal(name):
     assert 'every worker' in refusal(name)
   else:

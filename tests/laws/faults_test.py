@@ -12,6 +12,7 @@ from jax import lax
 from gossipjax import collectives, compressors, topology
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.collectives import WORKERS
+from gossipjax.compressors.selections import reused
 from gossipjax.strategies import (
   all_reduce,
   compressed,
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.exhaustive  # They test the tests.
 
 MEAN = all_reduce.exact_mean()
 TOPK = compressed.compressed_mean(compressors.topk(0.01))
+REUSED = compressed.compressed_mean(compressors.topk(0.01, reused.selection(2)))
 GTOPK = gtopk.global_topk_mean(0.01, conserve=True)
 ELASTIC = elastic.elastic_mean(0.8)
 SERVER = parameter_server.push_pull()
@@ -222,6 +224,14 @@ BROKEN = {
           (s.residual == old.residual).all(), 0, s.residual
         )
       ),
+    ),
+  ),
+  'absence whose selection goes on': (
+    left_alone,
+    REUSED,
+    after(
+      REUSED,
+      replaced(past=lambda old, s: jax.tree.map(lambda x: x + 1, s.past)),
     ),
   ),
   'absence that is charged': (
