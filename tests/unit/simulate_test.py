@@ -40,7 +40,7 @@ from gossipjax.strategies import (
 )
 from gossipjax.tasks.task import Task
 from gossipjax.training import evaluate, loop, worker_program
-from gossipjax.training.ledger import Ledger
+from gossipjax.training.ledger import Diverged, Ledger
 from gossipjax.training.run import Run, resolve_run
 from gossipjax.transforms import outer_optimizers
 
@@ -800,6 +800,14 @@ def test_time_does_not_run_backwards_if_the_slowest_worker_is_lost():
     times.append(clock.now)
   assert times == pytest.approx([1.0] * 4)
   assert clock.behind == {0}  # Although it is lost only at 1.05 s.
+
+
+def test_a_run_in_virtual_time_whose_loss_is_not_finite_has_diverged():
+  config = defaults.get_config('pairwise_gossip')
+  config.update(workers=2, steps=30, cluster=defaults.cluster())
+  config.optimizer.update(learning_rate=1e30, warmup_steps=0)
+  with pytest.raises(Diverged, match='NaN or Inf after step'):
+    [*simulate.simulate(resolve_run(config))]
 
 
 def test_an_unknown_executor_is_refused_in_virtual_time_too():
