@@ -31,7 +31,15 @@ from gossipjax.collectives import WORKERS
 from gossipjax.config import resolve
 from gossipjax.devices import inner_devices
 from gossipjax.errors import UserError
-from gossipjax.strategies import adaptive_gossip, elastic, gossip, gtopk
+from gossipjax.strategies import (
+  adaptive_gossip,
+  elastic,
+  gossip,
+  gtopk,
+  pull_gossip,
+  push_gossip,
+  topk,
+)
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import SILENCE, Count, Traffic, nbytes
 from gossipjax.transforms import granularity
@@ -172,6 +180,7 @@ def test_a_server_is_billed_an_upload_though_compiled_as_an_all_reduce():
     exact_mean(),
     gossip.neighbor_mean(topology.ring),
     elastic.elastic_mean(0.5),
+    topk.strategy(0.5).gradients,
   ],
 )
 def test_absent_workers_are_billed_nothing_though_messages_move(mean):
@@ -183,6 +192,13 @@ def test_absent_workers_are_billed_nothing_though_messages_move(mean):
   np.testing.assert_array_equal(some.compiled, everyone.compiled)
   present = [0, 2, 3, 4, 5, 7]
   np.testing.assert_array_equal(some.ledger[present], everyone.ledger[present])
+
+
+@pytest.mark.parametrize(
+  'mean', [push_gossip.push_mean(), pull_gossip.pull_mean(1)]
+)
+def test_messages_that_need_one_end_only_are_billed_with_their_flags(mean):
+  agree(audit.audit(on_parameters(mean), PARAMS, 8, [0], absent=[1, 6]))
 
 
 @pytest.mark.parametrize('field', ['rounds', 'path_bytes'])
