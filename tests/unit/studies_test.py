@@ -600,6 +600,24 @@ def test_a_seed_that_diverged_has_no_score():
   assert row[seed_statistics.BYTES] == 100
 
 
+def test_a_row_has_means_and_the_sample_deviation_over_seeds():
+  two = [
+    run(accuracy, test_loss=loss, most_bytes_sent=sent)
+    | {'comm_s': {workloads.CUSTOM: busiest / workloads.RATE}}
+    for accuracy, loss, sent, busiest in (
+      (0.5, 1.0, 600, 6000),
+      (0.9, 3.0, 1200, 24_000),
+    )
+  ]
+  row = seed_statistics.row({}, Tuned({}, 0.1, two, True))
+  assert row[seed_statistics.ACCURACY] == pytest.approx(70)
+  assert row[seed_statistics.DEVIATION] == pytest.approx(20 * 2**0.5)
+  assert row[seed_statistics.LOSS] == 2.0
+  # Each run has six steps.
+  assert row[seed_statistics.BYTES] == 150
+  assert row[seed_statistics.PATH] == pytest.approx(2500)
+
+
 def test_every_kept_run_is_found_by_its_key():
   files = [*result_store.RUNS.glob('*.jsonl')]
   assert files
