@@ -22,6 +22,7 @@ from tests.support.tiers import exhaustive
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 SEEDS = (0, 1, 5)
+RANDOM = {'name': 'random_k', 'density': 0.25}  # A compressor.
 
 
 def config(**given):
@@ -84,8 +85,20 @@ def test_a_run_of_several_seeds_equals_runs_of_single_seeds(done, tmp_path):
       'name': 'adaptive_gossip',
       'trigger': {'name': 'random', 'rate': 0.5},
     },
+    {'name': 'compressed', 'compressor': RANDOM},
+    exhaustive({'name': 'choco', 'compressor': RANDOM}),
+    exhaustive({'name': 'double_squeeze', 'push': RANDOM, 'pull': RANDOM}),
   ],
-  ids=['config', 'no_seed', 'routes', 'topology', 'trigger'],
+  ids=[
+    'config',
+    'no_seed',
+    'routes',
+    'topology',
+    'trigger',
+    'compressed',
+    'choco',
+    'double_squeeze',
+  ],
 )
 def test_a_random_strategy_depends_on_the_seed(strategy):
   def of(seed):

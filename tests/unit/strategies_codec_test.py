@@ -98,6 +98,33 @@ def test_random_k_is_the_exact_mean_of_drawn_entries(workers):
   assert sets[0] != sets[1]
 
 
+RANDOM = compressors.random_k(0.25)
+
+
+@pytest.mark.parametrize(
+  'aggregator, drawn',
+  [
+    (compressed.compressed_mean(RANDOM), lambda s, tree: s.residual == 0),
+    (
+      double_squeeze.strategy(RANDOM, compressors.none()).gradients,
+      lambda s, tree: s.residual == 0,
+    ),
+    (choco.strategy(RANDOM).parameters, lambda s, tree: s.mine == tree),
+  ],
+  ids=['compressed', 'double_squeeze', 'choco'],
+)
+def test_each_worker_draws_other_entries_at_each_step(aggregator, drawn):
+  workers = 3
+  trees = [np.full((workers, SIZE), x, 'f4') for x in (1, 2)]
+  sets = [
+    np.flatnonzero(row)
+    for tree, (_, state, _) in zip(trees, play(aggregator, trees), strict=True)
+    for row in drawn(state, tree)
+  ]
+  assert [len(entries) for entries in sets] == [SIZE // 4] * 2 * workers
+  assert len({entries.tobytes() for entries in sets}) == len(sets)
+
+
 def test_qsgd_is_unbiased_in_the_mean_over_steps_and_workers():
   # The error of a mean over m messages is std / sqrt(m); six times that is
   # beyond chance in 120 entries, none of them so small that it is never drawn.
