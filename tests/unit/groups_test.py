@@ -17,6 +17,7 @@ from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
+from gossipjax.simulation.simulate import simulate
 from gossipjax.strategies import (
   adaptive_gossip,
   all_reduce,
@@ -33,6 +34,8 @@ from gossipjax.strategies import (
 )
 from gossipjax.traffic import SILENCE
 from gossipjax.training import momentum
+from gossipjax.training.run import resolve_run
+from gossipjax.training.train import train as in_lock_step
 from gossipjax.transforms import groups, outer_optimizers, traced
 from gossipjax.transforms.nesterov import split_look_ahead
 from tests.laws.contract_test import AGGREGATORS, CORE
@@ -302,6 +305,21 @@ def test_both_levels_are_billed_separately():
   assert inner_only == (inside, inside)
   # Between groups a ring of two; inside a reduce-scatter, then a gather.
   assert both_levels == (inside + 3 * share, inside + 2 * share)
+
+
+@pytest.mark.parametrize('virtual', [False, True])
+def test_a_record_has_the_bytes_inside_groups(virtual):
+  config = defaults.get_config('hierarchical')
+  config.update(workers=P, steps=4, log_every=4, eval_every=0, executor='vmap')
+  config.task.width, config.strategy.period = 8, 2
+  if virtual:
+    config.cluster = defaults.cluster(asynchronous=False)
+  *_, last = (simulate if virtual else in_lock_step)(resolve_run(config))
+  tree = 4 * ((64 + 1) * 8 + (8 + 1) * 10)  # Bytes of the model.
+  # Four rings of two inside a group; twice, shares before and after the
+  # exchange between groups, and there a ring of two.
+  assert last.bytes_local == [4 * tree + 2 * tree] * P
+  assert last.bytes_sent == [4 * tree + 2 * tree + 2 * tree // 2] * P
 
 
 def test_traffic_inside_groups_takes_the_seconds_of_their_link():
