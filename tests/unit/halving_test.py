@@ -209,6 +209,12 @@ def test_more_similar_trainings_correct_the_risk():
   assert near.relative_steps == 2.0
 
 
+def test_one_comparison_with_many_steps_does_not_set_those_of_a_group():
+  steps = {'a': 1.2, 'b': 1.4, 'c': 9.0}
+  others = [known(0.0, s, t, model='mlp') for t, s in steps.items()]
+  assert risk.of(others, CONFIG).relative_steps == 1.4
+
+
 def test_a_strategy_that_misses_the_target_is_not_recommended():
   """Although its steps take a tenth of the time of all-reduce's."""
   hopeless = risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)
@@ -258,6 +264,18 @@ def test_without_known_trainings_pilots_estimate_the_time():
   assert ' No known training is like it; the probability' in message
   table = recommendation.rows(ranks, 'test_accuracy')
   assert '50 % (assumed)' in [row['misses the target'] for row in table]
+
+
+def test_a_pilot_that_leads_and_falls_back_is_judged_by_the_median_lead():
+  dense, mine = Candidate(DENSE, 0.1), Candidate('fast', 0.1)
+  scores = [0.5, 0.6, 0.7, 0.8, 0.9]
+  curves = {
+    dense: [Curve(scores, [10.0, 20.0, 30.0, 40.0, 50.0])],
+    mine: [Curve(scores, [5.0, 10.0, 15.0, 60.0, 100.0])],
+  }
+  ranks = ranked(curves, 400, 1000, True, {'fast': risk.Risk()})
+  fast = next(r for r in ranks if r.candidate == mine)
+  assert fast.low == pytest.approx(0.5 * choice.dense_of(ranks).seconds)
 
 
 def test_full_length_pilots_replace_known_trainings():
