@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gossipjax import executors, network, topology
+from gossipjax import collectives, executors, network, topology
+from gossipjax.aggregator import stateless
 from gossipjax.collectives import WORKERS
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
@@ -53,6 +54,23 @@ def test_an_all_gather_takes_the_time_of_p_minus_1_messages(workers):
   k = 40
   expected = (workers - 1) * (ALPHA + BETA * 8 * k)
   assert seconds(topk.strategy(0.1).gradients, workers) == pytest.approx(
+    expected, rel=1e-12
+  )
+
+
+@pytest.mark.parametrize('workers, depth', [(2, 1), (5, 3), (8, 3)])
+@pytest.mark.parametrize(
+  'name, entry', [('all_max', 4), ('all_sum', 4), ('agree', 1)]
+)
+def test_few_numbers_take_a_round_up_and_down_each_level_of_a_tree(
+  name, entry, workers, depth
+):
+  def update(tree, step, active):
+    numbers = tree > 0 if name == 'agree' else tree
+    return tree, getattr(collectives, name)(numbers, active)[1]
+
+  expected = 2 * depth * (ALPHA + BETA * entry * ENTRIES)
+  assert seconds(stateless(update), workers) == pytest.approx(
     expected, rel=1e-12
   )
 
