@@ -14,7 +14,7 @@ from gossipjax.strategies import (
   streaming_diloco,
 )
 from gossipjax.transforms.merges import merged, report
-from gossipjax.transforms.outer_optimizers import nesterov
+from gossipjax.transforms.outer_optimizers import nesterov, sgd
 from tests.support.quadratics import close, run, start, train
 
 MOMENTUM = optax.sgd(0.1, 0.9)
@@ -158,6 +158,20 @@ def test_the_grace_changes_nothing_in_lock_step():
     train(decoupled_diloco.strategy(3, grace=2), MOMENTUM),
     train(decoupled_diloco.strategy(3), MOMENTUM),
   )
+
+
+@pytest.mark.parametrize('reports', [2, 3])
+def test_as_many_reports_as_workers_end_the_grace(reports):
+  patient = decoupled_diloco.strategy(1, 1, 'mean', sgd(1.0), grace=99)
+  aggregator = patient.async_exchange(3).parameters
+  update = executors.on_one_device(
+    lambda x, s, present: aggregator.update(x, s, jnp.int32(0), present)
+  )
+  x, present = jnp.float32(MOVES[[0, 0, 0]]), np.arange(3) < reports
+  state = executors.on_one_device(aggregator.init)(x)
+  found, _, _ = update(x + WALK, state, present)
+  moved = WALK.mean() if reports == 3 else 0
+  np.testing.assert_allclose(found[present], (x + moved)[present], rtol=1e-6)
 
 
 def test_without_a_quorum_the_syncer_waits():
