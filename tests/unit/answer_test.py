@@ -365,24 +365,26 @@ def test_more_steps_are_not_advised_if_a_seed_diverged(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'computing, transfers, alike',
+  'computing, transfers, wire, alike',
   [
-    (1.01, 0.0, True),
-    (1.2, 0.0, False),
-    (1.0, 0.02, True),
-    (1.0, 0.2, False),
-    (0.1, 0.93, True),  # The noise is that of dense.
+    (1.01, 0.0, None, True),
+    (1.2, 0.0, None, False),
+    (1.0, 0.02, None, True),
+    (1.0, 0.2, None, False),
+    (0.1, 0.93, None, True),  # The noise is that of dense.
+    (1.01, 0.0, [9], True),  # Computing and communication measured together.
+    (1.2, 0.0, [9], False),
   ],
 )
 def test_measured_seconds_within_their_noise_count_as_equal(
-  tmp_path, computing, transfers, alike
+  tmp_path, computing, transfers, wire, alike
 ):
   """Dense computes for 0.1 s a step and sends in no time; the 3 seeds agree."""
   seeds = range(3)
   runs = {
     f'{name}-seed{s}': [
       record | {'train_s': record['train_s'] * factor * (1 + s / 1000)}
-      for record in curve(SCORES, comm_s)
+      for record in curve(SCORES, comm_s, wire_bytes=lambda _: wire)
     ]
     for name, factor, comm_s in (
       ('dense', 1.0, 0.0),
