@@ -1,5 +1,7 @@
 """Rows of claims: diverged seeds, equal bytes, scales, busy machines."""
 
+import math
+
 import pytest
 
 from experiments import adaptive_time, fronts, stragglers
@@ -56,6 +58,49 @@ def test_cases_that_a_scale_does_not_have_are_not_awaited():
   )
   assert (count('cpu', ('m',)), count('gpu', ('m',))) == (2, 1)
   assert count('cpu', ('other',)) == 0
+
+
+BEGUN = {
+  'workload': 'fashion',
+  'network': 'MLP (2 layers), on Fashion-MNIST',
+  'steps': 100,
+  'examples a step': 64,
+  'all-reduce reached': 91.0,
+  'gate met': True,
+  'studies': 2,
+  'studies finished': 2,
+}
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({}, ''),
+    ({'gate met': False}, 'all-reduce has not reached the gate of fashion'),
+    (
+      {'gate met': False, 'all-reduce reached': math.nan},
+      'all-reduce is not trained to the gate of fashion',
+    ),
+    ({'gate met': False, 'studies finished': 0}, 'no training is finished'),
+  ],
+)
+def test_trainings_below_their_gate_cannot_support_a_verdict(changes, words):
+  assert training_claim.doubt([BEGUN | changes]) == words
+
+
+def test_evidence_is_from_whole_workloads_if_there_are_any():
+  other = {'workload': 'digits', 'network': 'CNN, deep', 'steps': 2000}
+  coverage = [BEGUN, BEGUN | other | {'studies finished': 1}]
+  rows = [
+    {'workload': name, 'seeds': seeds}
+    for name, seeds in (('fashion', 3), ('digits', 1))
+  ]
+  both = ('MLP, CNN', '100 to 2,000 steps of 64 examples', 1, 3)
+  assert training_claim.evidence(rows, coverage) == both
+  whole = (BEGUN['network'], '100 steps of 64 examples', 3, 3)
+  assert training_claim.evidence(rows, coverage, whole=True) == whole
+  unfinished = [row | {'studies finished': 1} for row in coverage]
+  assert training_claim.evidence(rows, unfinished, whole=True) == both
 
 
 @pytest.mark.parametrize('share', [0.04, 0.06])
