@@ -73,6 +73,11 @@ def test_diloco_matches_numpy(outer):
   close(train(diloco.strategy(H, chosen)), by_hand(outer))
 
 
+def test_adam_as_the_outer_optimizer_has_the_usual_decays():
+  ours = train(diloco.strategy(1, outer_optimizers.adam(0.1)))
+  same(ours, train(diloco.strategy(1, optax.adam(0.1))))
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.0, 0.9, 1.0])
 @pytest.mark.parametrize('codec', CODECS)
