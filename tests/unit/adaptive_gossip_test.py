@@ -233,10 +233,17 @@ def test_every_trigger_matches_its_reference(case, settings):
   assert 0.02 < np.mean(talked) < 0.98  # Otherwise the test is vacuous.
 
 
-@pytest.mark.parametrize('case', ['relative_drift', 'norm_slope'])
-def test_absent_workers_take_no_part_in_exchanges(case):
+@pytest.mark.parametrize(
+  'case, scope',
+  [
+    ('relative_drift', 'local'),
+    ('norm_slope', 'local'),
+    ('norm_slope', 'all'),
+  ],
+)
+def test_absent_workers_take_no_part_in_exchanges(case, scope):
   present = np.random.default_rng(2).random((STEPS, P)) < 0.7
-  ours, hand = both(case, present=present)
+  ours, hand = both(case, present=present, scope=scope)
   for t, ((x, sent), (y, _)) in enumerate(zip(ours, hand, strict=True)):
     np.testing.assert_allclose(x, y, atol=2e-5 * np.abs(y).max())
     assert not sent.bytes[~present[t]].any()
