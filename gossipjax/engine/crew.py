@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gossipjax import async_exchange
 from gossipjax.engine import clock, ray_cluster
@@ -15,6 +14,7 @@ from gossipjax.engine.messages import START_S, WAIT_S, Entry, on_host
 from gossipjax.engine.server_process import ServerProcess
 from gossipjax.engine.setup import Setup, packed, unpacked
 from gossipjax.engine.worker_process import WorkerProcess
+from gossipjax.errors import UserError
 from gossipjax.simulation.separate_fleet import Separate
 
 WORKER, SERVER = 'Worker', 'Server'
@@ -42,7 +42,7 @@ class Crew:
     self._config, self._setup = config, setup
     self._visits = setup.exchange.kind == async_exchange.VISIT
     self.steps, self.states, self.kept = steps, states, on_host(states.server)
-    self.paused_at = 0.0
+    self.paused_at, self._current = 0.0, True
     names = [(WORKER, i) for i in range(setup.run.workers)]
     names += [(SERVER, k) for k in range(len(setup.shards))]
     self.actors = {name: self.new(name) for name in names}
@@ -51,21 +51,10 @@ class Crew:
     """Starts a process, which has no state yet."""
     kind, i = name
     actor = ray.remote(WorkerProcess if kind == WORKER else ServerProcess)
-    placed = actor.options(num_cpus=0, scheduling_strategy=self._place(name))
+    # Workers, then shards, take all nodes in turn.
+    place = ray_cluster.node(i + (kind == SERVER) * self._setup.run.workers)
+    placed = actor.options(num_cpus=0, scheduling_strategy=place)
     return placed.remote(self._config, i)
-
-  def _place(self, name: Name) -> Any:
-    """Chooses a node: workers, then shards, take all nodes in turn."""
-    kind, i = name
-    turn = i + (kind == SERVER) * self._setup.run.workers
-    nodes = sorted(
-      (node['NodeManagerAddress'], node['NodeID'])
-      for node in ray.nodes()
-      if node['Alive']
-    )
-    _, node = nodes[turn % len(nodes)]
-    # With soft=True, Ray would fill one node while others are free.
-    return NodeAffinitySchedulingStrategy(node, soft=False)
 
   def of(self, kind: str) -> Iterator[tuple[int, Any]]:
     """Numbers and actors of a kind."""
@@ -156,16 +145,34 @@ class Crew:
     """Reads all states; keeps the last known one if there is no answer."""
     refs = {name: actor.state.remote() for name, actor in self.actors.items()}
     singles, server = list(self.states.singles), list(self.states.server)
-    for (kind, i), ref in refs.items():
-      with contextlib.suppress(ray.exceptions.RayError):
-        leaves = ray.get(ref, timeout=WAIT_S)
-        if kind == WORKER:
-          singles[i] = unpacked(leaves, singles[i])
-          continue
-        for k, leaf in zip(self._setup.shards[i], leaves, strict=True):
-          server[k] = leaf
+    answers, self._current = {}, True
+    for name, ref in refs.items():
+      try:
+        answers[name] = ray.get(ref, timeout=WAIT_S)
+      except ray.exceptions.RayError as error:  # One that died is replaced.
+        self._current &= isinstance(error, ray.exceptions.RayActorError)
+    self._current &= any(kind == WORKER for kind, _ in answers)
+    for (kind, i), leaves in answers.items():
+      if kind == WORKER:
+        singles[i] = unpacked(leaves, singles[i])
+        continue
+      for k, leaf in zip(self._setup.shards[i], leaves, strict=True):
+        server[k] = leaf
     self.states = self.states._replace(singles=tuple(singles), server=server)
     return self.states
+
+  def keep(self) -> None:
+    """Takes what was read last as what a checkpoint keeps.
+
+    Raises:
+      UserError: it is from before: a process was silent, or no worker answered.
+    """
+    if not self._current:
+      raise UserError(
+        'The workers do not answer any more; --resume continues from the last '
+        'checkpoint.'
+      )
+    self.kept = on_host(self.states.server)
 
   def pause(self) -> None:
     """Pauses the clock; waits, up to WAIT_S, until no worker computes."""

@@ -54,25 +54,55 @@ def connected() -> Iterator[None]:
       'has one already; call ray.shutdown() first, or start the run in '
       'another process.'
     )
-  # Python sets signal handlers in the main thread only.
-  in_thread = threading.current_thread() is not threading.main_thread()
-  numbers = () if in_thread else _SIGNALS
-  handlers = {number: signal.getsignal(number) for number in numbers}
   folder = _short_folder()
   try:
-    where = address()
-    if where:
-      _join(ray, where)
-    else:
-      _begin(ray, folder)
-    for number, handler in handlers.items():  # Ray sets its own.
-      signal.signal(number, handler)
+    with _own_signals():
+      where = address()
+      if where:
+        _join(ray, where)
+      else:
+        _begin(ray, folder)
     yield
   finally:
     try:
       ray.shutdown()
     finally:
       shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+  """Restores the signal handlers, since Ray sets its own.
+
+  Ray's processes block SIGHUP: when a terminal closes they get it, too, and the
+  last checkpoint needs them.
+  """
+  # Python sets signal handlers in the main thread only.
+  in_thread = threading.current_thread() is not threading.main_thread()
+  numbers = () if in_thread else _SIGNALS
+  handlers = {number: signal.getsignal(number) for number in numbers}
+  blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+  try:
+    yield
+  finally:
+    for number, handler in handlers.items():
+      signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def node(turn: int) -> Any:
+  """Places a process on a node; `turn` counts through all nodes."""
+  import ray
+  from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+  nodes = sorted(
+    (node['NodeManagerAddress'], node['NodeID'])
+    for node in ray.nodes()
+    if node['Alive']
+  )
+  _, chosen = nodes[turn % len(nodes)]
+  # With soft=True, Ray would fill one node while others are free.
+  return NodeAffinitySchedulingStrategy(chosen, soft=False)
 
 
 def _short_folder() -> str:

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.engine import clock, ray_cluster
-from gossipjax.engine.messages import WAIT_S, on_host
+from gossipjax.engine.messages import WAIT_S
 from gossipjax.engine.setup import of_run
 from gossipjax.simulation import goal
 from gossipjax.simulation.separate_fleet import Separate
@@ -47,7 +47,7 @@ def train(
     notify: called with a sentence for each process that died or came back.
 
   Raises:
-    UserError: Ray is not installed; or a process cannot be replaced.
+    UserError: there is no Ray, a process cannot be replaced, or none answers.
     Diverged: the loss became NaN or Inf.
     Interrupted: `interrupted` returned True; a `store` keeps a checkpoint.
   """
@@ -190,7 +190,7 @@ class RealTime:
 
   def state(self) -> tuple[Tree, dict[str, Any]]:
     held = self._still()
-    self._crew.kept = on_host(held.server)
+    self._crew.keep()
     return self._setup.fleet.state(held), {
       'ledger': self._ledger.to_json(),
       'hours': self.usage.to_json(),

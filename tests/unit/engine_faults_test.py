@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import signal
 import tempfile
 import threading
 import time
@@ -15,6 +16,7 @@ from gossipjax.engine import ray_cluster
 from gossipjax.engine.clock import Clock, now
 from gossipjax.engine.crew import SERVER, WORKER
 from gossipjax.errors import UserError
+from gossipjax.simulation.separate_fleet import Separate
 from gossipjax.traffic import Traffic
 from gossipjax.training.run import resolve_run
 
@@ -156,6 +158,18 @@ def test_ray_starts_locally_from_a_thread_and_with_a_long_temp_folder(
   assert not pathlib.Path(rest['_temp_dir']).exists()
 
 
+def test_rays_processes_block_the_signal_of_a_closed_terminal(
+  calls, monkeypatch
+):
+  """They inherit the mask; in this process a signal is only late."""
+  mask = lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ())
+  inside, before = [], mask()
+  monkeypatch.setattr(ray, 'init', lambda *_, **__: inside.append(mask()))
+  with ray_cluster.connected():
+    assert mask() == before
+  assert inside == [before | {signal.SIGHUP}]
+
+
 class Newcomer:
   """A new process, which is ready once its answer is awaited."""
 
@@ -211,6 +225,43 @@ def test_a_process_that_does_not_take_its_state_is_killed_and_restarted(
   found._let_in()
   assert killed == ['new'] and found._away == {name: 0.0}
   assert not found._starting
+
+
+@pytest.mark.parametrize(
+  'answers, kept',
+  [
+    (['new', 'new'], True),
+    (['new', ray.exceptions.RayActorError()], True),  # It is replaced.
+    (['new', ray.exceptions.GetTimeoutError()], False),
+    ([ray.exceptions.RayActorError()] * 2, False),
+    ([], False),  # All have died.
+  ],
+)
+def test_no_checkpoint_keeps_states_from_before_the_workers_were_silent(
+  answers, kept, monkeypatch
+):
+  def get(ref, timeout):
+    assert timeout
+    if isinstance(ref, Exception):
+      raise ref
+    return ref
+
+  monkeypatch.setattr(ray, 'get', get)
+  monkeypatch.setattr(crew, 'unpacked', lambda leaves, like: leaves)
+  found = object.__new__(crew.Crew)
+  found.states = Separate(('old', 'old'), [], None)
+  state = lambda answer: types.SimpleNamespace(remote=lambda: answer)
+  found.actors = {
+    (WORKER, i): types.SimpleNamespace(state=state(answer))
+    for i, answer in enumerate(answers)
+  }
+  singles = [x if x == 'new' else 'old' for x in [*answers, 'old', 'old'][:2]]
+  assert [*found.read().singles] == singles
+  if kept:
+    found.keep()
+    return
+  with pytest.raises(UserError, match='do not answer any more; --resume'):
+    found.keep()
 
 
 class Shard:
