@@ -80,6 +80,8 @@ def join() -> bool:
   _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   faulthandler.disable()  # Else it prints stacks when JAX exits.
+  # Otherwise gRPC asks http_proxy or https_proxy for the coordinator.
+  os.environ.setdefault('grpc_proxy', '')
   coordinator.join_processes(*values, _STEP_TIMEOUT_S.value, _HEARTBEAT_S.value)
   return True
 

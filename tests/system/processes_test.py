@@ -617,6 +617,22 @@ def test_bad_flags_of_several_processes_have_messages_of_their_own(
   )
 
 
+def test_the_coordinator_is_not_asked_for_through_a_proxy(tmp_path):
+  ended = program.run(
+    tmp_path,
+    *program.DIGITS,
+    '--distributed',
+    f'--coordinator=127.0.0.1:{free_port()}',
+    '--num_processes=1',
+    '--process_id=0',
+    '--step_timeout_s=40',
+    https_proxy='http://127.0.0.1:9',
+  )
+  assert ended.err == (
+    'Several processes need --workdir, a folder that all of them see.\n'
+  )
+
+
 def test_a_workdir_that_only_one_process_sees_is_refused(tmp_path):
   homes = [tmp_path / name for name in ('a', 'b')]
   for home in homes:
