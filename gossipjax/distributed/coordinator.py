@@ -6,7 +6,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 
@@ -41,10 +42,7 @@ def join_processes(
   if text := ' '.join(f'{k}={v}' for k, v in flags.items() if v is not None):
     name = f'{name} ({text})'
   if number or coordinator is not None:
-    _check(coordinator or '', listens=number == 0)
-  if number:
-    with _patience(name, limit_s):
-      _wait_for(coordinator, limit_s)
+    _meet(name, coordinator or '', number, limit_s)
   message = (
     f'{name}: the others did not all come within --step_timeout_s={limit_s}. '
     'Is each of them running, with the same --coordinator and --num_processes '
@@ -69,8 +67,35 @@ def join_processes(
     ) from error
 
 
+def _meet(
+  name: str, coordinator: str, number: int | None, limit_s: float
+) -> None:
+  """Waits until process 0 can listen, or does: JAX would abort otherwise.
+
+  Args:
+    name: this process, and its flags.
+    coordinator: host:port of process 0.
+    number: of this process; None if that is not known yet.
+    limit_s: of waiting.
+
+  Raises:
+    UserError: it is not an address, or process 0 cannot listen there.
+    SystemExit: process 0 does not answer.
+  """
+  place = _place(coordinator)
+  if number:
+    with _patience(name, limit_s):
+      _wait_for(coordinator, place, limit_s)
+  elif number == 0:
+    # In Kubernetes the name may become known after the process has started.
+    with _patience(name, limit_s, what=f'an address of {place[0]}'):
+      _check_listens(coordinator, place, limit_s)
+
+
 @contextlib.contextmanager
-def _patience(name: str, limit_s: float, message: str = '') -> Iterator[None]:
+def _patience(
+  name: str, limit_s: float, message: str = '', what: str = 'the others'
+) -> Iterator[None]:
   """Prints after a while that a process waits; ends it if it waits too long.
 
   Args:
@@ -78,13 +103,14 @@ def _patience(name: str, limit_s: float, message: str = '') -> Iterator[None]:
     limit_s: of waiting.
     message: printed after that time, when the process ends; '' if what it
       waits for has a limit of its own.
+    what: it waits for.
   """
 
   def leave():
     print(message, file=sys.stderr, flush=True)
     os._exit(PEER_LOST)
 
-  notice = f'{name} waits for the others, up to {limit_s:g} s.'
+  notice = f'{name} waits for {what}, up to {limit_s:g} s.'
   notify = lambda: print(notice, file=sys.stderr, flush=True)
   timers = [threading.Timer(PATIENCE_S, notify)]
   timers += [threading.Timer(limit_s, leave)] if message else []
@@ -98,22 +124,14 @@ def _patience(name: str, limit_s: float, message: str = '') -> Iterator[None]:
       timer.cancel()
 
 
-def _check(coordinator: str, listens: bool) -> None:
-  """Checks the address of process 0: JAX would abort if it is wrong.
-
-  Args:
-    coordinator: host:port.
-    listens: whether this is process 0, which is to listen there.
-
-  Raises:
-    UserError: it is not an address, or process 0 cannot listen there.
-  """
-  place = _place(coordinator)
-  if not listens:
-    return
+def _check_listens(
+  coordinator: str, place: tuple[str, int], limit_s: float
+) -> None:
+  """Checks that this process can listen at its address."""
+  find = lambda: socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
   try:
-    ((family, kind, _, _, address), *_) = socket.getaddrinfo(
-      *place, type=socket.SOCK_STREAM
+    ((family, kind, _, _, address), *_) = _retried(
+      find, socket.gaierror, limit_s
     )
     with socket.socket(family, kind) as probe:
       # Connections of an earlier run may linger.
@@ -121,10 +139,12 @@ def _check(coordinator: str, listens: bool) -> None:
       probe.bind(address)
       probe.listen()
   except OSError as error:
+    unknown = isinstance(error, socket.gaierror)
+    reason = 'the name is not known on this host' if unknown else error.strerror
     raise UserError(
-      f'--coordinator={coordinator}: process 0 cannot listen there '
-      f'({error.strerror}); give another port, or an address of its host. '
-      '`launch` draws a port each time: start it again.'
+      f'--coordinator={coordinator}: process 0 cannot listen there ({reason}); '
+      'give another port, or an address of its host. `launch` draws a port '
+      'each time: start it again.'
     ) from error
 
 
@@ -143,20 +163,29 @@ def _place(coordinator: str) -> tuple[str, int]:
   )
 
 
-def _wait_for(coordinator: str, timeout_s: float) -> None:
-  """Waits until process 0 listens; otherwise JAX would abort this process."""
-  place = _place(coordinator)
-  until = time.monotonic() + timeout_s
+def _wait_for(coordinator: str, place: tuple[str, int], limit_s: float) -> None:
+  """Waits until process 0 listens."""
+  connect = lambda: socket.create_connection(place, timeout=5).close()
+  try:
+    _retried(connect, OSError, limit_s)
+  except OSError as error:
+    print(
+      f'--coordinator={coordinator}: nobody answers there '
+      f'({error}); is process 0 running, and the port open?',
+      file=sys.stderr,
+    )
+    sys.exit(PEER_LOST)
+
+
+def _retried(
+  action: Callable[[], Any], failure: type[Exception], limit_s: float
+) -> Any:
+  """Calls until the `failure` is over; raises it after `limit_s`."""
+  until = time.monotonic() + limit_s
   while True:
     try:
-      socket.create_connection(place, timeout=5).close()
-      return
-    except OSError as error:
+      return action()
+    except failure:
       if time.monotonic() > until:
-        print(
-          f'--coordinator={coordinator}: nobody answers there '
-          f'({error}); is process 0 running, and the port open?',
-          file=sys.stderr,
-        )
-        sys.exit(PEER_LOST)
+        raise
       time.sleep(0.2)

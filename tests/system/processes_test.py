@@ -1,5 +1,6 @@
 """Several processes train as several devices do; failures of processes."""
 
+import math
 import os
 import pathlib
 import pickle
@@ -20,6 +21,7 @@ from gossipjax.commands import console, launch
 from gossipjax.distributed import (
   allocator,
   constants,
+  coordinator,
   echo,
   failures,
   launcher,
@@ -707,6 +709,26 @@ def test_launch_refuses_flags_of_run_before_the_two_hyphens(capsys):
 )
 def test_a_malformed_coordinator_address_is_refused(tmp_path, where, number):
   assert f'{where} is not host:port' in refused_address(tmp_path, where, number)
+
+
+@pytest.mark.parametrize('tries', [2, math.inf])
+def test_process_0_waits_until_its_own_name_is_known(tries, monkeypatch):
+  find, calls = socket.getaddrinfo, []
+
+  def late(host, *given, **rest):
+    calls.append(host)
+    if len(calls) < tries:
+      raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
+    return find('127.0.0.1', *given, **rest)
+
+  monkeypatch.setattr(socket, 'getaddrinfo', late)
+  wait = lambda: coordinator._meet('Process 0', 'train-0.train:7077', 0, 0.5)
+  if tries == 2:
+    wait()
+  else:
+    with pytest.raises(errors.UserError, match='the name is not known on this'):
+      wait()
+  assert {*calls} == {'train-0.train'} and len(calls) >= 2
 
 
 def test_a_coordinator_port_in_use_ends_with_an_error_message(tmp_path):
