@@ -28,7 +28,7 @@ def join_processes(
 
   Args:
     coordinator, many, number: host:port of process 0, number of processes, and
-      index of this one; None where SLURM or Open MPI gives them.
+      index of this one; None where SLURM or Open MPI 4 gives them.
     limit_s: for all to join; after that, this process ends at once.
     heartbeat_s: of silence, after which a process counts as lost.
 
@@ -63,7 +63,7 @@ def join_processes(
     raise UserError(
       f'--distributed: {error} Give --coordinator=host:port '
       '--num_processes=N --process_id=I, or run under SLURM or Open '
-      'MPI.'
+      'MPI 4.'
     ) from error
 
 

@@ -24,8 +24,8 @@ from gossipjax.errors import UserError
 _DISTRIBUTED = flags.DEFINE_bool(
   'distributed',
   False,
-  'Run as one of several processes. SLURM and Open MPI are detected; elsewhere '
-  'give the next three flags.',
+  'Run as one of several processes. SLURM and Open MPI 4 are detected; '
+  'elsewhere, as under Open MPI 5, give the next three flags.',
 )
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'host:port of process 0.'
