@@ -149,7 +149,10 @@ def broadcast_from_first(number: Callable[[], int]) -> int:
 
 
 def abandon(error: Exception) -> None:
-  """Ends one of several processes after an error; else does nothing."""
+  """Ends one of several processes after an error; else does nothing.
+
+  Its exit code is PEER_LOST if the error says so, else 1.
+  """
   if not distributed():
     return
   match = _GONE.search(str(error))
@@ -160,10 +163,13 @@ def abandon(error: Exception) -> None:
       'last checkpoint.',
       file=sys.stderr,
     )
-  # In another library's error these words may mean something else.
-  if not match or not isinstance(error, jax.errors.JaxRuntimeError):
+  # JAX raises some of Gloo's errors as ValueError. In another library's error
+  # the words of _GONE may mean something else.
+  of_gloo = isinstance(error, ValueError) and 'Gloo' in str(error)
+  of_jax = of_gloo or isinstance(error, jax.errors.JaxRuntimeError)
+  if not (match and of_jax):
     traceback.print_exception(error)
-  leave(PEER_LOST)
+  leave(PEER_LOST if match else 1)
 
 
 def leave(code: int) -> NoReturn:

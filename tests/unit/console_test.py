@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.commands import command_line, console, flag_errors
 from gossipjax.distributed import processes
+from gossipjax.distributed.constants import PEER_LOST
 from tests.support import program
 
 PROGRAM = """
@@ -193,16 +194,30 @@ def test_the_rerun_command_keeps_all_values_of_the_config():
   )
 
 
-@pytest.mark.parametrize('kind, shown', [(JaxRuntimeError, 0), (OSError, 1)])
+GLOO = 'UNKNOWN: Gloo AllGather failed: Connection reset by peer'
+
+
+@pytest.mark.parametrize(
+  'error, shown, code',
+  [
+    (JaxRuntimeError('Gloo: connection timed out'), False, PEER_LOST),
+    (ValueError(GLOO), False, PEER_LOST),
+    (ValueError('a socket timed out'), True, PEER_LOST),
+    (OSError('Gloo: connection timed out'), True, PEER_LOST),
+    (TypeError('a bug'), True, 1),
+  ],
+)
 def test_the_traceback_of_a_lost_peer_is_shown_unless_jax_raised_it(
-  kind, shown, monkeypatch, capsys
+  error, shown, code, monkeypatch, capsys
 ):
+  codes = []
   monkeypatch.setattr(processes, 'distributed', lambda: True)
-  monkeypatch.setattr(processes, 'leave', lambda code: None)
-  processes.abandon(kind('Gloo: connection timed out'))
+  monkeypatch.setattr(processes, 'leave', codes.append)
+  processes.abandon(error)
   stderr = capsys.readouterr().err
-  assert 'a peer or the link to it is gone (' in stderr
-  assert stderr.count('connection timed out') == shown
+  assert codes == [code]
+  assert ('a peer or the link to it is gone (' in stderr) == (code == PEER_LOST)
+  assert (f'{type(error).__name__}: {error}' in stderr) == shown
 
 
 def test_the_error_for_resume_says_that_no_flag_is_needed(
