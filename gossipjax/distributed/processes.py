@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 
 from gossipjax.distributed import coordinator, interface_counters
 from gossipjax.distributed.constants import HEARTBEAT_S, PEER_LOST
-from gossipjax.errors import UserError
+from gossipjax.errors import USER_ERROR_EXIT, UserError
 
 _DISTRIBUTED = flags.DEFINE_bool(
   'distributed',
@@ -137,7 +137,7 @@ def run_in_first(action: Callable[[], object]) -> None:
   if refusal:
     raise refusal
   if refused:
-    leave(PEER_LOST)
+    leave(USER_ERROR_EXIT)
 
 
 def broadcast_from_first(number: Callable[[], int]) -> int:

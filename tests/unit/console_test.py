@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from gossipjax.commands import command_line, console, flag_errors
 from gossipjax.distributed import processes
 from gossipjax.distributed.constants import PEER_LOST
+from gossipjax.errors import USER_ERROR_EXIT
 from tests.support import program
 
 PROGRAM = """
@@ -218,6 +219,19 @@ def test_the_traceback_of_a_lost_peer_is_shown_unless_jax_raised_it(
   assert codes == [code]
   assert ('a peer or the link to it is gone (' in stderr) == (code == PEER_LOST)
   assert (f'{type(error).__name__}: {error}' in stderr) == shown
+
+
+def test_a_mistake_that_the_first_process_finds_ends_all_with_its_code(
+  monkeypatch,
+):
+  codes = []
+  monkeypatch.setattr(processes, 'distributed', lambda: True)
+  monkeypatch.setattr(processes, 'is_first', lambda: False)
+  monkeypatch.setattr(processes, 'leave', codes.append)
+  sent = processes.multihost_utils
+  monkeypatch.setattr(sent, 'broadcast_one_to_all', lambda refused: True)
+  processes.run_in_first(lambda: None)
+  assert codes == [USER_ERROR_EXIT]
 
 
 def test_the_error_for_resume_says_that_no_flag_is_needed(
