@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from absl import flags, logging
@@ -150,6 +150,7 @@ def _short(error: Exception) -> str:
 
 def _signals(again: str | None) -> Any:
   if processes.join():
+    _handle(stopping.terminate, (signal.SIGINT, signal.SIGHUP))
     return stopping.Stop()
   if again:
     return Signals()
@@ -157,8 +158,10 @@ def _signals(again: str | None) -> Any:
   return None
 
 
-def _handle(handler: Callable[[int, Any], None]) -> None:
-  for number in _SIGNALS:
+def _handle(
+  handler: Callable[[int, Any], None], numbers: Sequence[int] = _SIGNALS
+) -> None:
+  for number in numbers:
     if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
       signal.signal(number, handler)
 

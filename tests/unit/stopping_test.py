@@ -1,11 +1,34 @@
-"""The watchdog of processes that train together."""
+"""Signals and the watchdog of processes that train together."""
 
+import signal
 import threading
 import time
 
 import pytest
 
+from gossipjax.commands import console
 from gossipjax.distributed import stopping
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
+def test_every_signal_stops_several_processes_as_sigterm_does(
+  number, monkeypatch
+):
+  sent = []
+  monkeypatch.setattr(stopping.os, 'kill', lambda pid, x: sent.append(x))
+  monkeypatch.setattr(console.processes, 'join', lambda: True)
+  monkeypatch.setattr(console.stopping, 'Stop', lambda: 'all')
+  before = {x: signal.getsignal(x) for x in (signal.SIGINT, signal.SIGHUP)}
+  try:
+    for x in before:  # The tests may run by nohup.
+      signal.signal(x, signal.SIG_DFL)
+    assert console._signals('--resume') == 'all'
+    signal.raise_signal(number)
+    assert sent == [signal.SIGTERM]
+    assert signal.getsignal(number) == signal.SIG_DFL  # For the second.
+  finally:
+    for x, handler in before.items():
+      signal.signal(x, handler)
 
 
 @pytest.mark.parametrize('hangs', [False, True])
