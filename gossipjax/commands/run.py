@@ -133,8 +133,8 @@ def _check_together(given: flags.FlagValues) -> None:
 
 
 def _given(config: ConfigDict) -> dict[str, Any]:
-  """What must be the same in all processes: the config, flags, and the code and
-  settings that change what a training computes."""
+  """What must be the same in all processes: the config, its files, flags, and
+  the code and settings that change what a training computes."""
   names = ('workdir', 'resume', 'num_processes')
   values = {f'--{name}': flags.FLAGS[name].value for name in names}
   # The name of an interface may differ between hosts.
@@ -148,7 +148,11 @@ def _given(config: ConfigDict) -> dict[str, Any]:
     'commit': code['commit'],
     'versions': code['versions'],
     'settings': machine.numerics(),
-    'modules': inputs.modules(plain),
+    **{
+      f'{kind.removesuffix("s")} {name}': digest[:12]  # Enough to differ.
+      for kind, digests in inputs.of(plain).items()
+      for name, digest in digests.items()
+    },
   }
 
 

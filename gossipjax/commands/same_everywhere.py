@@ -1,4 +1,4 @@
-"""Checks that processes that train together have the same config and flags."""
+"""Checks that processes that train together have the same config and files."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def check(given: Mapping[str, Any]) -> None:
   """Checks that all processes were given the same; a single one checks nothing.
 
   Args:
-    given: what has to agree, by name and as JSON: the config, flags, code.
+    given: what has to agree, by name and as JSON: config, files, flags, code.
 
   Raises:
     UserError: in process 0, and in the first process that was given something
@@ -57,13 +57,15 @@ def _sentence(number: int, keys: list[str], first: Any, other: Any) -> str:
   more = f', and {len(keys) - 3} more' if len(keys) > 3 else ''
   return (
     f'Process {number} has other settings than process 0: '
-    f'{", ".join(shown)}{more}. Start all processes with the same config file, '
-    'flags, code and versions.'
+    f'{", ".join(shown)}{more}. Start all processes with the same config, '
+    'files, flags, code and versions.'
   )
 
 
 def _at(tree: Any, key: str) -> Any:
   """The value at a dotted key; 'nothing' if there is none."""
+  if key in tree:  # The name of a file or module, which has dots of its own.
+    return tree[key]
   for word in key.split('.'):
     tree = tree.get(word, 'nothing') if isinstance(tree, dict) else 'nothing'
   return tree
