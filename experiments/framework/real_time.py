@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 
 from experiments.framework import workloads
 from gossipjax.config import defaults, resolve
-from gossipjax.distributed import launcher
+from gossipjax.distributed import launcher, ports
 from gossipjax.engine import setup
 from gossipjax.engine import training as engine
 from gossipjax.errors import UserError
@@ -142,11 +142,12 @@ def train_synchronous(
     spec, out = pathlib.Path(folder, 'spec'), pathlib.Path(folder, 'out')
     values = config.to_dict(), str(trace), gradient_s, target
     spec.write_bytes(pickle.dumps(values))  # JSON would lose tuples.
-    address = f'127.0.0.1:{launcher.free_port()}'
-    words = [sys.executable, '-u', '-m', PROCESS, address, str(config.workers)]
-    code = launcher.run(
-      [*words, str(i), str(spec), str(out)] for i in range(config.workers)
-    )
+    with ports.reserved() as port:
+      address, many = f'127.0.0.1:{port}', str(config.workers)
+      words = [sys.executable, '-u', '-m', PROCESS, address, many]
+      code = launcher.run(
+        [*words, str(i), str(spec), str(out)] for i in range(config.workers)
+      )
     if code:
       raise UserError(f'A training ended with exit code {code}; see above.')
     return [Point(*point) for point in json.loads(out.read_text())]

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from gossipjax.commands import streams
-from gossipjax.distributed import launcher
+from gossipjax.distributed import launcher, ports
 from gossipjax.distributed.constants import HEARTBEAT_S
 from gossipjax.errors import USER_ERROR_EXIT, UserError
 
@@ -53,17 +53,16 @@ def start(words: Sequence[str]) -> None:
     if _given(flag, options.arguments):
       parser.error(f'launch sets --{flag} itself; leave it out.')
   words = launcher.with_workers(options.arguments, options.processes)
-  coordinator = f'127.0.0.1:{launcher.free_port()}'
-  commands = [
-    launcher.command(words, options.processes, i, coordinator)
-    for i in range(options.processes)
-  ]
   try:
-    code = launcher.run(
-      commands,
-      heartbeat_s=_number('heartbeat_s', words, HEARTBEAT_S),
-      devices=_devices(words, options.processes),
-    )
+    with ports.reserved() as port:
+      code = launcher.run(
+        [
+          launcher.command(words, options.processes, i, f'127.0.0.1:{port}')
+          for i in range(options.processes)
+        ],
+        heartbeat_s=_number('heartbeat_s', words, HEARTBEAT_S),
+        devices=_devices(words, options.processes),
+      )
   except UserError as error:
     parser.exit(USER_ERROR_EXIT, f'{error}\n')
   sys.exit(code)

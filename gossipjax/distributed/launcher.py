@@ -26,13 +26,6 @@ SILENT_S = 2  # Without output, after a process has ended.
 START_S = 5  # Of silence that is allowed beyond the heartbeat.
 
 
-def free_port() -> int:
-  """A free TCP port of this host."""
-  with socket.socket() as listener:
-    listener.bind(('127.0.0.1', 0))
-    return listener.getsockname()[1]
-
-
 def with_workers(arguments: Sequence[str], processes: int) -> list[str]:
   """Arguments of `run`, with a worker per process unless they set workers."""
   # absl takes flags with one hyphen, too.

@@ -25,8 +25,8 @@ from gossipjax.distributed import (
   echo,
   failures,
   launcher,
+  ports,
 )
-from gossipjax.distributed.launcher import free_port
 from tests.support import multi_process, program
 from tests.support.engine_run import alive
 
@@ -39,7 +39,7 @@ RESUME = 'all 3 have ended. --resume continues from the last checkpoint.'
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
   """The results that PROCESSES processes computed together."""
-  folder, port = tmp_path_factory.mktemp('together'), free_port()
+  folder, port = tmp_path_factory.mktemp('together'), ports.free()
   running = [
     program.module(
       subprocess.PIPE,
@@ -551,7 +551,7 @@ def run_two(
     *program.DIGITS,
     '--config.workers=2',
     '--distributed',
-    f'--coordinator=127.0.0.1:{free_port()}',
+    f'--coordinator=127.0.0.1:{ports.free()}',
     '--num_processes=2',
     f'--workdir={tmp_path}/run',
     *both,
@@ -608,7 +608,7 @@ def test_bad_flags_of_several_processes_have_messages_of_their_own(
     tmp_path,
     *program.DIGITS,
     '--distributed',
-    f'--coordinator=127.0.0.1:{free_port()}',
+    f'--coordinator=127.0.0.1:{ports.free()}',
     '--num_processes=1',
     '--process_id=0',
     *flags,
@@ -624,7 +624,7 @@ def test_the_coordinator_is_not_asked_for_through_a_proxy(tmp_path):
     tmp_path,
     *program.DIGITS,
     '--distributed',
-    f'--coordinator=127.0.0.1:{free_port()}',
+    f'--coordinator=127.0.0.1:{ports.free()}',
     '--num_processes=1',
     '--process_id=0',
     '--step_timeout_s=40',
@@ -659,7 +659,7 @@ def test_a_process_whose_peers_never_join_ends_with_a_message(tmp_path):
     tmp_path,
     *program.DIGITS,
     '--distributed',
-    f'--coordinator=127.0.0.1:{free_port()}',
+    f'--coordinator=127.0.0.1:{ports.free()}',
     '--num_processes=2',
     '--process_id=0',
     f'--workdir={tmp_path}/run',
@@ -676,7 +676,7 @@ def test_a_process_without_a_coordinator_exits_with_peer_lost(tmp_path):
     tmp_path,
     *program.DIGITS,
     '--distributed',
-    f'--coordinator=127.0.0.1:{free_port()}',
+    f'--coordinator=127.0.0.1:{ports.free()}',
     '--num_processes=2',
     '--process_id=1',
     f'--workdir={tmp_path}/run',
@@ -729,6 +729,21 @@ def test_process_0_waits_until_its_own_name_is_known(tries, monkeypatch):
     with pytest.raises(errors.UserError, match='the name is not known on this'):
       wait()
   assert {*calls} == {'train-0.train'} and len(calls) >= 2
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='It is free there.')
+def test_a_reserved_port_is_free_for_the_coordinator_only():
+  with ports.reserved() as port:
+    place = '127.0.0.1', port
+    with socket.socket() as other, pytest.raises(OSError, match='in use'):
+      other.bind(place)
+    coordinator._check_listens('here', place, 1)
+    with socket.socket() as service:  # As gRPC does.
+      service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+      service.bind(place)
+      service.listen()
+      with pytest.raises(errors.UserError, match='cannot listen there'):
+        coordinator._check_listens('here', place, 1)
 
 
 def test_a_coordinator_port_in_use_ends_with_an_error_message(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from gossipjax.comparison import compare, one_training
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
-from gossipjax.distributed.launcher import free_port
+from gossipjax.distributed import ports
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
 from gossipjax.training.run import resolve_run
@@ -197,7 +197,7 @@ MISTAKES = {
   'another metric': ('--grid=batch_size=8,9 --metric=speed', 'metric speed'),
   'another way to use processes': (
     '--distributed --num_processes=1 --process_id=0 '
-    f'--coordinator=127.0.0.1:{free_port()}',
+    f'--coordinator=127.0.0.1:{ports.free()}',
     'run --processes=K',
   ),
   'no config file': ('--config=configs/no.py', 'configs/no.py quickstart'),
