@@ -15,7 +15,12 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from experiments.framework.result_store import ResultStore, digest, locked
+from experiments.framework.result_store import (
+  ResultStore,
+  append,
+  digest,
+  locked,
+)
 from gossipjax.results import workdir
 
 BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
@@ -92,7 +97,7 @@ def _make(
 ) -> tuple[str, str]:
   """Makes a measure; returns a line about it, and why it failed or ''."""
   note = {'part': part, 'digest': digest(measure.key), 'key': measure.key}
-  _note(folder / BEGUN, note)
+  append(folder / BEGUN, note)
   began = time.perf_counter()
   try:
     result = measure.make(clock.left())
@@ -101,7 +106,7 @@ def _make(
   except Exception as error:  # One failure does not stop the other measures.
     reason = ' '.join(str(error).split())[:500] or type(error).__name__
     trace = traceback.format_exc()[-4000:]
-    _note(
+    append(
       folder / FAILED,
       {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
     )
@@ -142,12 +147,6 @@ def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """Reads whole lines of a file; a killed process may leave a part of one."""
   text = path.read_text() if path.exists() else ''
   return [json.loads(x) for x in text[: text.rfind('\n') + 1].splitlines()]
-
-
-def _note(path: pathlib.Path, line: dict[str, Any]) -> None:
-  path.parent.mkdir(parents=True, exist_ok=True)
-  with path.open('a') as file:
-    file.write(json.dumps(line) + '\n')
 
 
 def _words(key: dict[str, Any]) -> str:

@@ -78,7 +78,6 @@ class ResultStore:
       seconds: how long computing it took.
       made_with: commit, versions and devices, see `workdir.provenance`.
     """
-    self.folder.mkdir(parents=True, exist_ok=True)
     line = {
       'digest': digest(key),
       'key': key,
@@ -86,18 +85,11 @@ class ResultStore:
       'seconds': round(seconds, 1),
       'made_with': made_with,
     }
-    text = json.dumps(line, allow_nan=False, separators=(',', ':')) + '\n'
     path = self.folder / f'{kind}.jsonl'
-    with path.open('a+b') as file:
-      fcntl.flock(file, fcntl.LOCK_EX)
-      before = _whole(file)
-      file.truncate(before)
-      file.write(text.encode())
-      file.flush()
-      os.fsync(file.fileno())
+    before, after = append(path, line)
     size, known = self._read.get(path, (0, {}))
     if size == before:  # Otherwise another process has written, too.
-      self._read[path] = before + len(text), known | {line['digest']: line}
+      self._read[path] = after, known | {line['digest']: line}
 
   def get_or_compute(
     self, kind: str, key: Key, compute: Callable[[], Any]
@@ -135,10 +127,29 @@ def locked(key: Key, locks: pathlib.Path) -> Iterator[bool]:
       yield True
 
 
-def _whole(file: Any) -> int:
-  """Bytes up to the end of the last whole line."""
-  file.seek(0)
-  return file.read().rfind(b'\n') + 1
+def append(path: pathlib.Path, line: Mapping[str, Any]) -> tuple[int, int]:
+  """Appends a line to a file; it is on the disk when this returns.
+
+  What a process that was killed has left of a line is cut off before.
+
+  Args:
+    path: of the file; it is created, with its folder, if it is missing.
+    line: of values that JSON can hold.
+
+  Returns:
+    Bytes of whole lines in the file, before and after.
+  """
+  text = json.dumps(line, allow_nan=False, separators=(',', ':')) + '\n'
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with path.open('a+b') as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    file.seek(0)
+    before = file.read().rfind(b'\n') + 1
+    file.truncate(before)
+    file.write(text.encode())
+    file.flush()
+    os.fsync(file.fileno())
+    return before, file.tell()
 
 
 def _lines(path: pathlib.Path) -> dict[str, Line]:

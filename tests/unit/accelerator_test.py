@@ -82,6 +82,18 @@ def test_a_failed_measure_is_reported_and_comes_last_in_the_next_call(
   assert measures.failures(tmp_path) == []
 
 
+def test_a_part_of_a_line_from_a_killed_process_is_cut_off(tmp_path):
+  def make(left):
+    raise ValueError('out of memory')
+
+  for name in (measures.BEGUN, measures.FAILED):
+    (tmp_path / name).write_text('{"part": "pa')
+  for _ in range(2):
+    (line,) = made(tmp_path, [Measure({'n': 1}, make)])
+    assert 'FAILED: out of memory' in line
+  assert len(measures.failures(tmp_path)) == 1
+
+
 def test_a_part_ends_after_three_failures_in_a_row_for_one_reason(tmp_path):
   def make(n):
     raise ValueError('no such option' if n > 1 else f'{n}')
