@@ -177,9 +177,10 @@ def _make(part: str, flags: argparse.Namespace) -> None:
   if part == 'training':
     lines = module.make_missing(flags.out, flags.rehearse, clock)
   else:
-    lines = measures.make_missing(
-      flags.out, part, module.measures(flags.rehearse), clock
-    )
+    wanted = module.measures(flags.rehearse)
+    if flags.rehearse:
+      wanted = measures.rehearsed(wanted)
+    lines = measures.make_missing(flags.out, part, wanted, clock)
   for line in lines:
     print(line, flush=True)
 

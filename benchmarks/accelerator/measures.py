@@ -25,6 +25,7 @@ from gossipjax.results import workdir
 
 BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
 LOCK = '.lock'  # A file with a lock byte for each measure.
+REHEARSED = 'rehearsed'  # In keys of a rehearsal.
 ALIKE = 3  # Failures in a row, for the same reason, after which a part ends.
 
 
@@ -40,6 +41,12 @@ class Measure(NamedTuple):
   key: dict[str, Any]
   make: Callable[[float], dict[str, Any]]
   least_s: float = 0.0
+
+
+def rehearsed(measures: Iterable[Measure]) -> Iterator[Measure]:
+  """Yields measures of a rehearsal; a key is never that of a real measure."""
+  for measure in measures:
+    yield measure._replace(key=measure.key | {REHEARSED: True})
 
 
 class Clock:

@@ -14,19 +14,17 @@ from gossipjax.errors import UserError
 
 def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   """Markdown: a table for each part that has been begun, then what failed
-  and what was cut off, by the time limit or a crash.
+  and what was cut off, by the time limit or a crash. Measures of a rehearsal
+  are shown where a part has no others.
 
   Raises:
     UserError: nothing was measured there.
   """
   sections = []
   for name, module in parts.items():
-    lines = [*ResultStore(folder).lines(name).values()]
-    rows = _trained(folder) if module is training else module.rows(lines)
-    if rows:
-      table = tabulate.tabulate(rows, headers='keys', tablefmt='github')
-      machines = _machines(lines) if lines else ''
-      sections.append(f'## {name}\n\n{machines}{table}\n')
+    section = _section(folder, name, module, False)
+    section = section or _section(folder, name, module, True)
+    sections += [section] if section else []
   if failed := measures.failures(folder):
     items = [
       f'- {entry["part"]} {entry["key"]}: {entry["error"]}' for entry in failed
@@ -42,9 +40,26 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   return '\n'.join(['# On an accelerator\n', *sections])
 
 
-def _trained(folder: pathlib.Path) -> list[dict[str, Any]]:
-  """Returns rows of the scale gpu, or of a rehearsal if that has no runs."""
-  return training.rows(folder, False) or training.rows(folder, True)
+def _section(
+  folder: pathlib.Path, name: str, module: ModuleType, rehearsed: bool
+) -> str:
+  """The table of a part's measures, rehearsed or not; '' if there are none."""
+  lines = [
+    line
+    for line in ResultStore(folder).lines(name).values()
+    if (measures.REHEARSED in line['key']) == rehearsed
+  ]
+  rows = (
+    training.rows(folder, rehearsed)
+    if module is training
+    else module.rows(lines)
+  )
+  if not rows:
+    return ''
+  table = tabulate.tabulate(rows, headers='keys', tablefmt='github')
+  machines = _machines(lines) if lines else ''
+  title = f'{name}, rehearsed' if rehearsed else name
+  return f'## {title}\n\n{machines}{table}\n'
 
 
 def _machines(lines: list[dict[str, Any]]) -> str:

@@ -129,7 +129,10 @@ def measure(
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   """Returns a row for each measure, with its speed over other measures."""
-  speed = {tuple(line['key'].values()): line['result'] for line in lines}
+  names = 'task', 'program', 'workers', 'precision'
+  speed = {
+    tuple(line['key'][name] for name in names): line['result'] for line in lines
+  }
   rate = lambda *key: speed.get(key, {}).get('per_s')
   ratio = lambda a, b: f'{a / b:.2f}' if a and b else ''
   found = []

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize('part', PARTS)
 def test_each_part_is_measured_and_summarised(folder, part):
-  assert f'## {part}' in (folder / 'summary.md').read_text()
+  assert f'## {part}, rehearsed' in (folder / 'summary.md').read_text()
   if part in ('laws', 'compiled'):
     lines = (folder / f'{part}.jsonl').read_text().splitlines()
     results = [json.loads(line)['result'] for line in lines]

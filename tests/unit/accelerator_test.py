@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,17 @@ def test_kept_measures_are_not_made_again(tmp_path):
   assert len(made(tmp_path, wanted)) == 2
   assert made(tmp_path, wanted) == []
   assert len(count) == 2 and 0 < count[0] <= 60
+
+
+def test_a_rehearsal_does_not_take_the_place_of_measures(tmp_path):
+  wanted = [Measure({'n': 1}, lambda left: {})]
+  rehearsed = [*measures.rehearsed(wanted)]
+  part = SimpleNamespace(rows=lambda lines: [line['key'] for line in lines])
+  table = lambda: summary.of_folder(tmp_path, {'part': part})
+  assert len(made(tmp_path, rehearsed)) == 1 and made(tmp_path, rehearsed) == []
+  assert '## part, rehearsed' in table()
+  assert len(made(tmp_path, wanted)) == 1
+  assert '## part\n' in table() and 'rehearsed' not in table()
 
 
 def test_no_measure_begins_after_the_time_limit(tmp_path):
