@@ -5,14 +5,15 @@
 
 Without the variable every new array of 100 MB costs 60 ms of page faults.
 
-One `update` with SGD is timed, with all workers batched on one device; the unit
-is reading their entries once. JAX's profiler times every instruction that runs,
-and gossipjax/profiling/instruction_stages.py names its stage: `select` entries,
-`pack` them into messages and unpack these, `exchange`, `merge` messages, the
-strategy's `own` arithmetic, `apply` the result. A fusion counts for the stage
-of its root. `shard_map` is not used: with more devices than cores the time of
-an instruction includes waiting. Under `vmap` an exchange is a copy, and what
-all workers compute alike may be computed once.
+One `update` with SGD, or with Adam where moments are exchanged, is timed, with
+all workers batched on one device; the unit is reading their entries once. Every
+step exchanges all that the strategy exchanges. JAX's profiler times every
+instruction that runs, and gossipjax/profiling/instruction_stages.py names its
+stage: `select` entries, `pack` them into messages and unpack these, `exchange`,
+`merge` messages, the strategy's `own` arithmetic, `apply` the result. A fusion
+counts for the stage of its root. `shard_map` is not used: with more devices
+than cores the time of an instruction includes waiting. Under `vmap` an exchange
+is a copy, and what all workers compute alike may be computed once.
 
 `covered` is the time of all instructions over that of the step: it is below 1
 because of the cost of starting them, and above 1 where two run at once. `bytes`
@@ -30,11 +31,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from gossipjax import compressors, executors, models
 from gossipjax.config import resolve
-from gossipjax.local_step import make_worker
+from gossipjax.local_step import make_worker, probe
 from gossipjax.profiling import stage_times
 from gossipjax.profiling.instruction_stages import STAGES
 from gossipjax.profiling.stage_times import Program
@@ -61,21 +61,31 @@ COLUMNS = (
   'covered',
   'bytes',
 )
-RARE = ('local_sgd', 'diloco', 'sparse_loco')  # They skip steps by default.
+# With a period of 1 a fragment of a model is all of it, and nothing is late.
+WHOLE = {'fragments': 1, 'delay': 0}
+
+
+def every_step(name: str) -> dict[str, int]:
+  """Returns arguments with which a strategy exchanges everything in every step;
+  {} if it does so by default."""
+  if name in SELECT:  # The period of ok_topk is that of its threshold.
+    return {}
+  settings = resolve.strategy_config(name)
+  periods = {
+    key: 1
+    for key, value in settings.items()
+    if key.endswith('period') and (value or 0) > 1
+  }
+  whole = {k: v for k, v in WHOLE.items() if settings.get(k, v) != v}
+  return periods | whole if periods else {}
 
 
 def arguments(name: str, density: float) -> dict[str, Any]:
-  """Returns arguments that differ from the defaults: the density, and a period
+  """Returns arguments that differ from the defaults: the density, and periods
   of 1."""
   if name == 'choco':
     return {'compressor': compressors.topk(density)}
-  return (
-    {'density': density}
-    if name in SELECT
-    else {'period': 1}
-    if name in RARE
-    else {}
-  )
+  return {'density': density} if name in SELECT else every_step(name)
 
 
 def shapes(size: int) -> Any:
@@ -99,7 +109,7 @@ def stepping(
     grads: gradients of each step, leaves [workers, ...].
     options: of the compiler.
   """
-  init, update = make_worker(strategy, optax.sgd(0.1))
+  init, update = make_worker(strategy, probe(strategy, 0.1))
   advance = lambda worker, grads, step: update(worker, grads, step)[0]
   step = executors.on_one_device(advance, donate=(0,))
   worker = executors.on_one_device(init)(jax.tree.map(jnp.zeros_like, grads))

@@ -1,11 +1,12 @@
 """Where the time of one step of each strategy goes, by JAX's profiler.
 
-All workers run under `vmap` with SGD, as in benchmarks/stages.py. A step is
-compiled twice: as for users, which is timed without the profiler, and without
-graphs of kernels, in which the profiler finds no instructions. Stages and
-instructions come from the second program. `idle` is the share of its step in
-which no instruction ran: the cost of starting instructions, of the profiler,
-and of loops whose length the host has to read from the device.
+All workers run under `vmap` with the optimizers and arguments of
+benchmarks/stages.py, with which every step exchanges. A step is compiled twice:
+as for users, which is timed without the profiler, and without graphs of
+kernels, in which the profiler finds no instructions. Stages and instructions
+come from the second program. `idle` is the share of its step in which no
+instruction ran: the cost of starting instructions, of the profiler, and of
+loops whose length the host has to read from the device.
 """
 
 import statistics
@@ -37,8 +38,11 @@ def measures(small: bool) -> Iterator[Measure]:
   """Yields a measure for each strategy."""
   for name in ('gossip', 'topk') if small else resolve.STRATEGIES:
     size, workers = (SMALL, FEW) if small else (SIZE, WORKERS)
+    key: dict[str, Any] = {'strategy': name, 'n': size, 'workers': workers}
+    if arguments := stages.every_step(name):
+      key['arguments'] = arguments
     yield Measure(
-      {'strategy': name, 'n': size, 'workers': workers},
+      key,
       lambda left, name=name, size=size, workers=workers: _trace(
         name, size, workers
       ),
@@ -94,13 +98,14 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   """A row for each strategy, milliseconds by stage."""
   found = []
   for line in sorted(lines, key=lambda line: line['key']['strategy']):
-    result = line['result']
+    result, arguments = line['result'], line['key'].get('arguments', {})
     longest = [
       f'{x["name"]} {1e3 * x["seconds"]:.2f}' for x in result['longest']
     ]
     found.append(
       {
         'strategy': line['key']['strategy'],
+        'arguments': ', '.join(f'{k}={v}' for k, v in arguments.items()),
         'step, ms': f'{1e3 * result["step_s"]:.2f}',
         'under the profiler, ms': f'{1e3 * result["traced_s"]:.2f}',
         **{

@@ -9,15 +9,18 @@ import optax
 import pytest
 
 from benchmarks import passes, stages
+from benchmarks.accelerator import compiled
 from gossipjax import collectives, executors
+from gossipjax.advice import step_traffic
 from gossipjax.audit import hlo
 from gossipjax.compressors import Sparse, largest, merging, packing
+from gossipjax.config import resolve
 from gossipjax.profiling import (
   instruction_bytes,
   instruction_stages,
   stage_times,
 )
-from gossipjax.strategies import topk
+from gossipjax.strategies import des_loc, topk
 
 N, K = 100_000, 10
 
@@ -103,6 +106,27 @@ def test_the_stages_of_a_step_are_timed():
   assert turn['covered'] > 0 and 1 < turn['bytes'] < 10
   sums = sum(turn[name] for name in instruction_stages.STAGES)
   assert sums == pytest.approx(turn['step'] * turn['covered'])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+  'name', [name for name in resolve.STRATEGIES if stages.every_step(name)]
+)
+def test_each_timed_step_sends_what_the_defaults_send_at_most(name):
+  def sent(arguments, steps):
+    strategy = resolve.strategy(resolve.strategy_config(name, **arguments))
+    traffic = step_traffic.per_step(strategy, stages.shapes(220_234), 4, steps)
+    return np.asarray(traffic.sent.bytes, float)
+
+  at_most = sent({}, [compiled.COMMON_PERIOD - 1])
+  assert at_most.min() > 0
+  assert (sent(stages.arguments(name, 0.01), range(2)) >= at_most).all()
+
+
+def test_a_strategy_that_exchanges_moments_is_timed_with_moments():
+  step = stages.stepping(des_loc.strategy(1, 1, 1), jnp.ones((2, 4)))
+  moments, *_ = step.call().opt
+  np.testing.assert_allclose(moments.mu, 0.1)
 
 
 def plane(name, **lines):
