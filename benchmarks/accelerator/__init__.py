@@ -27,6 +27,7 @@ eight_gpus     described GPUs to compile for, for part 4
 measures       the loop that makes missing measures
 problems       networks with random examples, for parts 2 and 4
 programs       a step of training in three ways, for part 2
+pytest_runs    runs a file of tests, for part 1
 slopes         seconds of an operation, for parts 3 and 6
 summary        tables of what was measured
 """

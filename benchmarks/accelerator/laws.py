@@ -8,30 +8,22 @@ must be equal in float32; in lower precisions they may differ where a method
 decides by data.
 """
 
-import contextlib
 import json
-import os
-import pathlib
-import re
-import subprocess
-import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 
+from benchmarks.accelerator import pytest_runs
 from benchmarks.accelerator.measures import Measure
 from gossipjax.config import resolve
 from tests.laws import audit_test, golden_test
 
-ROOT = pathlib.Path(__file__).parents[2]
 # Strategies of the audit test, and two whose boxes or codes have own widths.
 KINDS = (*audit_test.KINDS, 'ok_topk', 'qsgd')
 # Files of tests -> processes of pytest; compiling takes most of the time.
 LAWS = {'tests/laws/contract_test.py': 8, 'tests/laws/executors_test.py': 2}
-TAIL_LIMITS = 10, 800  # Last lines and characters that are kept of a failure.
+FEW = ['-k', 'any_number_of_workers or less_than_one']  # In a rehearsal.
 # Guessed time of a file of tests, whose results are lost if it is cut off.
 LEAST_S = 180.0
 
@@ -41,7 +33,7 @@ def measures(small: bool) -> Iterator[Measure]:
   for file in [*LAWS][1:] if small else LAWS:
     yield Measure(
       {'tests': file},
-      lambda left, file=file: _pytest(file, small, left),
+      lambda left, file=file: _law(file, small, left),
       LEAST_S,
     )
   for name in ('all_reduce',) if small else resolve.STRATEGIES:
@@ -79,81 +71,15 @@ def _compare(name: str, precision: str) -> dict[str, Any]:
   }
 
 
-def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
-  """Runs a file of tests on this backend and returns the outcome.
-
-  Raises:
-    RuntimeError: pytest ended without a report (with its last lines), or was
-      cut off (with the number of tests passed, and those that failed).
-  """
+def _law(file: str, small: bool, left: float) -> dict[str, Any]:
+  """Runs a file of tests on this backend and returns the outcome."""
   platform = jax.default_backend().replace('gpu', 'cuda')
-  subset = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
-  with tempfile.TemporaryDirectory() as folder:
-    report, output = pathlib.Path(folder, 'xml'), pathlib.Path(folder, 'said')
-    with output.open('w') as out, explain_timeout(output):
-      subprocess.run(
-        [
-          *(sys.executable, '-m', 'pytest', '-v', '-p', 'no:cacheprovider'),
-          *(subset if small else ['-n', str(LAWS[file])]),
-          *('-m', 'not exhaustive', f'--junitxml={report}', file),
-        ],
-        cwd=ROOT,
-        env=os.environ | {'GOSSIPJAX_TEST_PLATFORM': platform},
-        stdout=out,
-        stderr=subprocess.STDOUT,
-        timeout=max(1.0, left - 5),
-      )
-    if not report.exists():
-      raise RuntimeError(
-        f'pytest made no report: {last_lines(output.read_text())}'
-      )
-    return of_report(report)
-
-
-@contextlib.contextmanager
-def explain_timeout(output: pathlib.Path) -> Iterator[None]:
-  """Adds to a timeout what the tests had found, according to their output."""
-  try:
-    yield
-  except subprocess.TimeoutExpired as error:
-    results = re.findall(r'(PASSED|FAILED|ERROR) (\S+)', output.read_text())
-    failed = [
-      test.rpartition('::')[2]
-      for outcome, test in results
-      if outcome != 'PASSED'
-    ]
-    raise RuntimeError(
-      f'cut off after {len(results) - len(failed)} tests that passed and '
-      f'{len(failed)} that failed: {", ".join(failed)}'
-    ) from error
-
-
-def of_report(report: pathlib.Path) -> dict[str, Any]:
-  """Reads a report of pytest in JUnit's format.
-
-  Returns:
-    The numbers of tests and of skipped tests, the last lines of the reason by
-    failed test, and whether there are tests and none failed.
-  """
-  cases = [*ElementTree.parse(report).iter('testcase')]
-  failed = {
-    case.get('name'): last_lines(why.text or why.get('message') or '')
-    for case in cases
-    for why in (*case.iter('failure'), *case.iter('error'))
-  }
-  skipped = sum(case.find('skipped') is not None for case in cases)
-  return {
-    'tests': len(cases),
-    'skipped': skipped,
-    'failed': failed,
-    'holds': bool(cases) and not failed,
-  }
-
-
-def last_lines(text: str) -> str:
-  """The end of a text."""
-  lines, characters = TAIL_LIMITS
-  return '\n'.join(text.strip().splitlines()[-lines:])[-characters:]
+  words = pytest_runs.command(file, 1 if small else LAWS[file])
+  return pytest_runs.outcome(
+    [*words, *(FEW if small else [])],
+    {'GOSSIPJAX_TEST_PLATFORM': platform},
+    left,
+  )
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from benchmarks.accelerator import (
   eight_gpus,
   laws,
   measures,
+  pytest_runs,
   selection,
   slopes,
   summary,
@@ -289,11 +291,11 @@ def test_the_reason_of_a_failed_test_is_kept(tmp_path):
     f'<testcase name="bad"><failure message="short">{long}</failure></testcase>'
     '<testcase name="left"><skipped/></testcase></testsuite></testsuites>'
   )
-  found = laws.of_report(tmp_path / 'xml')
+  found = pytest_runs.of_report(tmp_path / 'xml')
   assert (found['tests'], found['skipped'], found['holds']) == (3, 1, False)
   assert found['failed'].keys() == {'bad'}
   assert found['failed']['bad'].splitlines()[-1] == 'line 29'
-  assert len(found['failed']['bad'].splitlines()) == laws.TAIL_LIMITS[0]
+  assert len(found['failed']['bad'].splitlines()) == pytest_runs.TAIL_LIMITS[0]
   (row,) = laws.rows([{'key': {'tests': 'file'}, 'result': found}])
   assert row['that fail'] == 'bad' and row['hold'] == 1
 
@@ -413,14 +415,23 @@ def test_fast_operations_run_more_often(monkeypatch):
 
 
 def test_a_timeout_reports_how_many_tests_passed_and_which_failed(tmp_path):
-  output = tmp_path / 'said'
-  output.write_text(
-    '[gw0] [  1%] PASSED tests/laws/a_test.py::test_a[topk.gradients] \n'
-    '[gw1] [  2%] FAILED tests/laws/a_test.py::test_b[qsgd.gradients] \n'
-    '[gw0] [  3%] SKIPPED tests/laws/a_test.py::test_c \n'
+  shutil.copy(
+    pytest_runs.ROOT / 'pyproject.toml', tmp_path
+  )  # Options of all tests.
+  file, output = tmp_path / 'three_test.py', tmp_path / 'said'
+  file.write_text(
+    'import pytest\n\n'
+    '@pytest.mark.parametrize("name", ["topk.gradients", "qsgd.gradients"])\n'
+    'def test_a(name):\n  assert name == "topk.gradients"\n\n'
+    'def test_b():\n  pytest.skip("too few devices")\n'
   )
-  message = r'1 tests that passed and 1 that failed: test_b\[qsgd.gradients\]$'
-  with pytest.raises(RuntimeError, match=message), laws.explain_timeout(output):
+  with output.open('w') as out:
+    subprocess.run(pytest_runs.command(file, 1), cwd=tmp_path, stdout=out)
+  message = r'1 tests that passed and 1 that failed: test_a\[qsgd.gradients\]$'
+  with (
+    pytest.raises(RuntimeError, match=message),
+    pytest_runs.explain_timeout(output),
+  ):
     raise subprocess.TimeoutExpired('pytest', 1.0)
 
 
