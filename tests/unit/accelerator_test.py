@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import math
 import os
 import pathlib
@@ -37,6 +38,7 @@ from experiments import queue
 from experiments.framework.result_store import digest
 from gossipjax.distributed import gpus
 from gossipjax.errors import UserError
+from tests.laws import golden_test
 
 
 def made(folder, wanted, minutes=1.0):
@@ -433,6 +435,24 @@ def test_a_timeout_reports_how_many_tests_passed_and_which_failed(tmp_path):
     pytest_runs.explain_timeout(output),
   ):
     raise subprocess.TimeoutExpired('pytest', 1.0)
+
+
+@pytest.mark.parametrize(
+  'name, precision, holds',
+  [
+    ('topk', 'tensorfloat32', False),
+    ('adaptive_gossip', 'tensorfloat32', True),
+    ('adaptive_gossip', 'float32', False),
+  ],
+)
+def test_other_bytes_hold_where_rounding_may_change_what_is_sent(
+  monkeypatch, name, precision, holds
+):
+  other = json.loads(golden_test.GOLDEN.read_text())[name]
+  other['bytes_sent'][0] += 8
+  monkeypatch.setattr(golden_test, 'measure', lambda *_: other)
+  found = laws._compare(name, precision)
+  assert not found['bytes_are_equal'] and found['holds'] == holds
 
 
 def test_a_measure_that_json_cannot_represent_counts_as_failed(tmp_path):
