@@ -46,7 +46,7 @@ function cells(row) {
     workers: [row.workers, `${row.workers}`],
     score: [row.higher ? row.value : -row.value,
             `${readable(row.value, unitOf(row))} ${metric}`],
-    perStep: [row.bytes / row.steps, readable(row.bytes / row.steps, 'B')],
+    perStep: [row.bytes_per_step, readable(row.bytes_per_step, 'B')],
     bytes: [row.bytes, readable(row.bytes, 'B')],
     seconds: [seconds ?? Infinity, readable(seconds, 's')
               + (row.virtual_s ? ' (virtual)' : '')],

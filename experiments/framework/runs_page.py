@@ -78,6 +78,7 @@ def _of_comparison(name: str) -> Iterator[Row]:
       'value': run['test_accuracy'],
       'higher': True,
       'bytes': run['bytes_sent'],
+      'bytes_per_step': run['bytes_sent'] / run['steps'],
       'steps': run['steps'],
       # Summaries of older versions have fewer links.
       'seconds': {k: v for k, v in run['comm_s'].items() if k in PRESETS},
@@ -133,7 +134,11 @@ def _row(kind: str, metric: str, runs: list[Mapping[str, Any]]) -> Row:
     'value': mean(metric),
     'higher': is_higher(metric),
     'bytes': mean('most_bytes_sent'),
-    'steps': ends[0]['step'],
+    # In virtual time seeds reach the target after different numbers of steps.
+    'bytes_per_step': statistics.fmean(
+      end['most_bytes_sent'] / end['step'] for end in ends
+    ),
+    'steps': mean('step'),
     'seconds': {
       link: statistics.fmean(run['result']['comm_s'][link] for run in runs)
       for link in PRESETS

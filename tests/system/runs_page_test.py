@@ -35,6 +35,7 @@ def row(strategy, value, sent, seconds, **given):
       'strategy': strategy,
       'value': value,
       'bytes': sent,
+      'bytes_per_step': sent / 100,
       'seconds': {'1gbe': seconds, 'wan': 100 - seconds},
     }
     | given
@@ -150,6 +151,19 @@ def test_total_seconds_are_computing_plus_communication(tab):
   assert tab.input_value('#computing') == '0.01'
   assert cell('total seconds') == '2 s'
   assert 'computing (as set)' in tab.text_content('#front')
+
+
+def test_steps_and_bytes_per_step_are_means_over_seeds(tmp_path):
+  kept = ResultStore(tmp_path)
+  for seed, steps in enumerate((100, 300)):
+    config = defaults.get_config('all_reduce')
+    config.seed = seed
+    end = {'step': steps, 'most_bytes_sent': 600_000, 'test_accuracy': 0.9}
+    result = {'records': [end], 'comm_s': {}}
+    kept.add('digits', key_of(config), result, 1.0, {'commit': ''})
+  row = runs_page.rows(kept)[-1]
+  assert (row['seeds'], row['steps']) == ([0, 1], 200)
+  assert row['bytes_per_step'] == pytest.approx((6_000 + 2_000) / 2)
 
 
 def test_every_kept_run_is_on_the_page_and_its_config_is_restored():
