@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gossipjax.comparison.units import deviation
+from gossipjax.comparison.units import deviation, loss
 from gossipjax.errors import UserError
 from gossipjax.results import total_time
 from gossipjax.tasks import checks
@@ -164,11 +164,11 @@ def as_text(column: str, value: float | None, sd: float | None = None) -> str:
   """A score as text, '92.59 %' or '0.3689', with ± its deviation."""
   if value is None:
     return ''
-  share = column == 'test_accuracy'
-  scale, form = (100, '.2f') if share else (1, '.4f')
-  if column not in (*ACCURACY, *LOSSES):
-    form = '.4g'
+  share = column in ACCURACY
+  scale, form = (100, '.2f') if share else (1, '.4g')
   text = f'{scale * value:{form}}'
+  if column in LOSSES:
+    text = loss(value) or text
   if sd is not None:
     text += f' ± {deviation(scale * sd)}'
   return f'{text} %' if share else text

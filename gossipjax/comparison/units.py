@@ -26,8 +26,10 @@ def duration(seconds: float) -> str:
 
 
 def loss(value: float) -> str:
-  """A mean training loss; '' where no gradient was used, and it is NaN."""
-  return '' if math.isnan(value) else f'{value:.4f}'
+  """A mean loss to four digits; '' for NaN: no gradient was used."""
+  if math.isnan(value):
+    return ''
+  return f'{value:.4f}' if abs(value) >= 0.1 or value == 0 else f'{value:.4g}'
 
 
 def deviation(value: float) -> str:

@@ -13,6 +13,7 @@ from gossipjax.comparison import (
   scores,
   several,
   table,
+  units,
 )
 from gossipjax.errors import UserError
 from gossipjax.results import crossing, reader, total_time
@@ -752,6 +753,23 @@ def test_large_deviations_are_rounded_to_whole_numbers(tmp_path):
   assert answer_text.seconds(result.rows[0]) == '2,030 ± 290 s'
   assert scores.as_text('test_perplexity', 1234.0, 123.4) == '1234 ± 123'
   assert scores.as_text('test_perplexity', 12.0, 1.26) == '12 ± 1.3'
+
+
+@pytest.mark.parametrize(
+  'value, text',
+  [
+    (2.30259, '2.3026'),
+    (0.0312345, '0.03123'),
+    (2.6e-5, '2.6e-05'),
+    (-2.6e-5, '-2.6e-05'),
+    (0.0, '0.0000'),
+    (float('nan'), 'nan'),
+  ],
+)
+def test_a_small_loss_has_as_many_digits_as_a_large_one(value, text):
+  assert scores.as_text('test_loss', value) == text
+  assert scores.as_text('test_loss', value, 1e-6) == f'{text} ± 1e-06'
+  assert (units.loss(value) or 'nan') == text
 
 
 def test_hidden_communication_is_free_and_that_within_a_worker_is_not(
