@@ -16,6 +16,7 @@ from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
 LINEAR = ('step',)  # Costs whose axis is not logarithmic.
+MOST_DECADES = 5  # That have a tick, on an axis from 0.
 LEGEND_ROWS = 18  # Names that fit beside a figure 4 inches high.
 
 UNITS = {'total_s': 's', 'bytes_sent': 'B'}
@@ -122,13 +123,21 @@ def _is_positive(axes: Axes) -> bool:
 
 
 def _scale(axes: Axes, lines: dict[str, Columns], cost: str) -> None:
-  """Makes the x axis logarithmic; its start is linear if a line begins at 0."""
+  """Makes the x axis logarithmic; its start is linear if a line begins at 0,
+  and all of it if every line stays there."""
   all_costs = np.concatenate(
     [r.get(cost, np.array([])) for r in lines.values()]
   )
-  positive = all_costs[all_costs > 0]
-  if (all_costs == 0).any() and positive.size:
-    first = 10.0 ** math.floor(math.log10(positive.min()))
-    axes.set_xscale('symlog', linthresh=first)
-  else:
+  if not (all_costs == 0).any():
     axes.set_xscale('log')
+    return
+  positive, ticks = all_costs[all_costs > 0], [0.0]
+  if positive.size:
+    ends = positive.min(), positive.max()
+    first, last = (math.floor(math.log10(end)) for end in ends)
+    axes.set_xscale('symlog', linthresh=10.0**first)
+    each = -(-(last - first + 1) // MOST_DECADES)
+    ticks += [10.0**power for power in range(first, last + 1, each)]
+  # Matplotlib's own may have a second one, or a minor one, where 0 is.
+  axes.set_xticks(ticks)
+  axes.set_xticks([], minor=True)

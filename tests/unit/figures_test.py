@@ -69,17 +69,41 @@ def test_a_loss_has_a_logarithmic_axis_if_it_is_positive(
     assert len(axes[name].lines[0].get_ydata()) == 3
 
 
-def test_an_axis_of_bytes_from_0_skips_decades_without_data(tmp_path, drawn):
+@pytest.mark.parametrize(
+  'sent, labels',
+  [
+    ([0, 38_000, 400_000], ['0 B', '10 kB', '100 kB']),
+    ([0, 1_540_000, 15_400_000], ['0 B', '1 MB', '10 MB']),
+    ([0, 3_000, 5 * 10**9], ['0 B', '1 kB', '100 kB', '10 MB', '1 GB']),
+  ],
+)
+def test_an_axis_of_bytes_from_0_skips_decades_without_data(
+  tmp_path, drawn, sent, labels
+):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(dense={}))
-  sent = {1: 0, 2: 38_000, 4: 400_000}
-  records = [record(s, bytes_sent=[sent[s], sent[s]]) for s in sent]
+  steps = zip((1, 2, 4), sent, strict=True)
+  records = [record(step, bytes_sent=[b, b]) for step, b in steps]
   workdirs.run(folder, 'dense', records)
   figures.draw(folder, reader.summary(folder), reader.read(folder))
   axes = drawn[0].axes[1]
   drawn[0].canvas.draw()
-  labels = [text.get_text() for text in axes.get_xticklabels()]
+  low, high = axes.get_xlim()
+  ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
   assert axes.get_xscale() == 'symlog'
-  assert labels == ['0 B', '10 kB', '100 kB']
+  assert [t.get_text() for x, t in ticks if low <= x <= high] == labels
+  assert not len(axes.get_xticks(minor=True))
+
+
+@pytest.mark.filterwarnings('error')
+def test_an_axis_of_bytes_is_linear_if_nothing_was_sent(tmp_path, drawn):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(alone={}))
+  records = [record(s, bytes_sent=[0, 0]) for s in (1, 2, 4)]
+  workdirs.run(folder, 'alone', records)
+  figures.draw(folder, reader.summary(folder), reader.read(folder))
+  axes = drawn[0].axes[1]
+  drawn[0].canvas.draw()
+  assert axes.get_xscale() == 'linear'
+  assert [text.get_text() for text in axes.get_xticklabels()] == ['0 B']
 
 
 def test_a_figure_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
