@@ -114,7 +114,8 @@ def chart(
   )
   _target(plot)
   for axis in (*plot.xaxis, *plot.yaxis):
-    axis.formatter = CustomJSTickFormatter(code='return readable(tick, axis)')
+    code = 'return readable(tick, axis, ticks)'
+    axis.formatter = CustomJSTickFormatter(code=code)
   return {**json_item(plot)}
 
 

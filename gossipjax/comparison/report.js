@@ -3,19 +3,30 @@ const content = JSON.parse(document.getElementById('data').textContent);
 const by = id => document.getElementById(id);
 const chosen = {x: by('cost'), y: by('score')};
 
-// A number with three digits and the unit of what is drawn along the axis.
-function readable(value, key) {
-  if (/^(test|worker0)_accuracy$/.test(key)) return `${+(100 * value).toPrecision(4)} %`;
-  const unit = /bytes/.test(key) ? 'B' : /_s$/.test(key) ? 's' : '';
+// A value of a column, or a tick of its axis, with its unit: to three digits, a
+// score to four, a tick to as many as tell it from its neighbors. Steps, and all
+// but bytes below a million, are rounded behind the point only.
+function readable(value, key, ticks = []) {
+  const order = number => Math.floor(Math.log10(Math.abs(number)));
+  const gaps = ticks.filter(tick => tick !== value)
+      .map(tick => Math.abs(tick - value));
+  const apart = order(value) - order(Math.min(...gaps)) + 2;
+  const unit = !(key in content.costs) || key === 'step' ? ''
+      : key.endsWith('_s') ? 's' : 'B';
+  const small = key === 'step' || (unit !== 'B' && Math.abs(value) < 1e6);
+  const digits = Math.min(
+      15, Math.max(unit ? 3 : 4, apart, small ? order(value) + 1 : 0));
+  const short = number => +number.toPrecision(digits);
+  if (/^(test|worker0)_accuracy$/.test(key)) return `${short(100 * value)} %`;
   if (value === 0 || !unit || (unit === 's' && Math.abs(value) >= 1e-3)) {
-    return `${+value.toPrecision(3)} ${unit}`.trim();
+    return `${short(value)} ${unit}`.trim();
   }
   const scales = unit === 'B'
       ? [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, '']]
       : [[1e-3, 'm'], [1e-6, 'µ'], [1e-9, 'n']];
   const [scale, prefix] = scales.find(([s]) => Math.abs(value) >= s)
       ?? scales.at(-1);
-  return `${+(value / scale).toPrecision(3)} ${prefix}${unit}`;
+  return `${short(value / scale)} ${prefix}${unit}`;
 }
 
 // Ticks of a logarithmic axis: 1, 2 and 5 of each decade, of many decades only

@@ -1,16 +1,17 @@
 """Bytes and seconds in words, and axes whose ticks have units."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
 
-def size(num_bytes: float) -> str:
-  """Bytes to three digits, with a decimal unit."""
+def size(num_bytes: float, digits: int = 3) -> str:
+  """Bytes to so many digits, with a decimal unit."""
   for scale, unit in UNITS:
-    if num_bytes >= 0.9995 * scale:
-      return f'{num_bytes / scale:.3g} {unit}'
+    if num_bytes >= (1 - 10**-digits / 2) * scale:
+      return f'{num_bytes / scale:.{digits}g} {unit}'
   return f'{num_bytes:.0f} B'
 
 
@@ -47,13 +48,14 @@ def ticks(axis: Any, unit: str) -> None:
   from matplotlib import ticker  # Training needs no matplotlib.
 
   def as_text(value: float, _: Any = None) -> str:
+    digits = _digits(value, axis.get_majorticklocs())
     if unit in ('B', 'B/s'):
-      return size(value) + unit[1:]
+      return size(value, digits) + unit[1:]
     if unit == '%':
-      return f'{100 * value:.4g} %'
-    whole = 1e3 <= abs(value) < 1e6  # Larger: a loss that blew up.
-    plain = f'{value:,.0f}' if whole else f'{value:.3g}'
-    return f'{plain} {unit}'.strip()
+      return f'{100 * value:.{max(digits, 4)}g} %'
+    if 1e3 <= abs(value) < 1e6:  # Larger: a loss that blew up.
+      digits = max(digits, 6)
+    return f'{value:,.{digits}g} {unit}'.strip()
 
   axis.set_major_formatter(ticker.FuncFormatter(as_text))
   low, high = sorted(axis.get_view_interval())
@@ -65,3 +67,12 @@ def ticks(axis: Any, unit: str) -> None:
     ticker.LogLocator(subs=(1, 2, 5) if few else (1,), numticks=6)
   )
   axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _digits(value: float, ticks: Sequence[float]) -> int:
+  """Digits that tell a tick from its neighbors, at least three."""
+  order = lambda number: math.floor(math.log10(abs(number)))
+  gaps = [abs(value - tick) for tick in ticks if tick != value]
+  if not gaps or not value:
+    return 3
+  return max(3, order(value) - order(min(gaps)) + 2)

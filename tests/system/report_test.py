@@ -221,6 +221,33 @@ def test_a_logarithmic_axis_has_labels_throughout(
   assert found == pytest.approx(ticks)
 
 
+def test_numbers_keep_the_digits_that_count_and_only_costs_have_units(
+  opened, two
+):
+  page = opened(two)
+  texts = {
+    ('step', 1125): '1125',
+    ('step', 1_234_567): '1234567',
+    ('test_loss', 2.30259): '2.303',
+    ('test_accuracy', 0.92346): '92.35 %',
+    ('test_bytes_per_token', 3.2): '3.2',
+    ('test_latency_s', 0.0003): '0.0003',
+    ('bytes_sent', 123_456): '123 kB',
+    ('total_s', 1234.4): '1234 s',
+    ('total_s', 0.0005): '500 µs',
+  }
+  for (key, value), text in texts.items():
+    given = [value, key]
+    assert page.tab.evaluate('given => readable(...given)', given) == text
+  page.tab.select_option('#score', 'test_loss')
+  ticks = lambda side, given: page.model(
+    'chart', f'{side}[0].formatter.doFormat({given}, {{loc: 0}})'
+  )
+  assert ticks('left', [2.3, 2.305, 2.31]) == ['2.3', '2.305', '2.31']
+  page.tab.select_option('#cost', 'bytes_sent')
+  assert ticks('below', [2_302_500, 2_305_000]) == ['2.3025 MB', '2.305 MB']
+
+
 def test_wire_bytes_are_shown_where_they_were_counted(opened, two, tmp_path):
   assert opened(two).tab.locator('#cost option[value=wire_bytes]').count() == 0
   page = opened(

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from gossipjax.comparison import figures, timelines
+from gossipjax.comparison import figures, timelines, units
 from gossipjax.results import reader
 from tests.support import workdirs
 from tests.support.workdirs import record
@@ -104,6 +104,27 @@ def test_an_axis_of_bytes_is_linear_if_nothing_was_sent(tmp_path, drawn):
   drawn[0].canvas.draw()
   assert axes.get_xscale() == 'linear'
   assert [text.get_text() for text in axes.get_xticklabels()] == ['0 B']
+
+
+@pytest.mark.parametrize(
+  'unit, low, high, label',
+  [
+    ('', 2.3021, 2.3036, '2.3022'),
+    ('', 0, 12_000, '6,000'),
+    ('', 0.001, 0.013, '0.004'),
+    ('s', 12_345.1, 12_345.9, '12,345.5 s'),
+    ('B', 2.3021e6, 2.3036e6, '2.3022 MB'),
+    ('%', 0.93011, 0.93019, '93.015 %'),
+  ],
+)
+def test_neighboring_ticks_have_different_labels(unit, low, high, label):
+  figure = Figure()
+  axes = figure.subplots()
+  axes.set_ylim(low, high)
+  units.ticks(axes.yaxis, unit)
+  figure.canvas.draw()
+  labels = [text.get_text() for text in axes.get_yticklabels()]
+  assert label in labels and len({*labels}) == len(labels)
 
 
 def test_a_figure_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
