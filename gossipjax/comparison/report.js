@@ -110,7 +110,7 @@ function hide(model) {
 function sortable(text) {
   const [, number, unit] = new RegExp(
       '^(?:at most |at least |[<>] ?)?([-+]?\\d[\\d.,]*(?:e[-+]?\\d+)?)'
-      + '(?: ± [\\d.,e+]+)?(?: (%|x|s|min|h|d|[kMGT]?B))?'
+      + '(?: ± [\\d.,e+-]+)?(?: (%|x|s|min|h|d|[kMGT]?B))?'
       + '(?: in .*| measured|, .*)?$').exec(text) ?? [];
   const scale = {kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12,
                  min: 60, h: 3600, d: 86400}[unit] ?? 1;

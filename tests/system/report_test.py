@@ -339,6 +339,7 @@ def test_the_table_sorts_by_number_and_on_a_second_click_in_reverse(
     ['3.2 s', 'at most 9.5 s', '12 s', 'at most 110 s', '> 3 h', 'not reached'],
     ['at most 0.9 x', '1.2 x', 'at least 3 x', '10 x', ''],
     ['9.31 s measured', '12.5 s measured'],
+    ['0.8939 ± 7.1e-06', '9.5 ± 0.2', '10.1 ± 3e-05'],
     ['0.9 ± 0.1, 1 of 3 seeds diverged', '1.2 ± 0.1', '10.3 ± 1e+02'],
   ],
 )
