@@ -145,19 +145,21 @@ Bokeh.embed.embed_item(content.chart, 'chart').then(() => {
   const plot = model('chart');
   if (innerWidth < 600) plot.height = 340;
   const again = () => draw(plot, model);
-  const suit = () => {
+  const suitX = () => {
     by('logx').checked = chosen.x.value !== 'step';
   };
-  chosen.x.onchange = () => {
-    suit();
-    again();
-  };
-  chosen.y.onchange = () => {
+  const suitY = () => {
     const y = chosen.y.value;
     by('logy').checked = y.endsWith('loss') && content.lines.every(
         ([, line]) => line[y].every(value => value === null || value > 0));
-    again();
   };
+  for (const [choice, suit] of [[chosen.x, suitX], [chosen.y, suitY]]) {
+    choice.onchange = () => {
+      suit();
+      again();
+    };
+    suit();
+  }
   by('logx').onchange = by('logy').onchange = again;
   by('runs').onchange = () => hide(model);
   for (const [id, value] of [['all', true], ['none', false]]) {
@@ -168,7 +170,6 @@ Bokeh.embed.embed_item(content.chart, 'chart').then(() => {
       hide(model);
     };
   }
-  suit();
   again();
   hide(model);  // A browser that goes back keeps boxes as they were.
   document.body.dataset.ready = 'yes';

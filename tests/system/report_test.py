@@ -452,6 +452,7 @@ def test_the_chart_opens_with_the_score_of_the_target(opened, tmp_path):
     comparison(tmp_path / 'a', {'dense': records}, target_score='loss')
   )
   assert page.tab.input_value('#score') == 'test_loss'
+  assert page.model('chart', 'y_scale.type') == 'LogScale'
 
 
 def test_versions_commit_and_differing_settings_are_shown(opened, two):
