@@ -103,8 +103,8 @@ def _panel(
       label=name,
       marker='.',
     )
-    if f'{score}_sd' in records:
-      sd = records[f'{score}_sd'][known]
+    if score + seed_lines.SD in records:
+      sd = records[score + seed_lines.SD][known]
       low, high = y[known] - sd, y[known] + sd
       axes.fill_between(x[known], low, high, color=f'C{i % 10}', alpha=0.2)
   axes.grid(alpha=0.3)

@@ -62,10 +62,10 @@ function draw(plot, model) {
         && (line[x][i] > 0 || !log) && (line[y][i] > 0 || !logy));
     const data = {x: known.map(i => line[x][i]), y: known.map(i => line[y][i]),
                   run: known.map(() => run)};
-    const sd = known.map(i => line[`${y}_sd`]?.[i] ?? 0);
+    const sd = known.map(i => line[`${y} sd`]?.[i] ?? 0);
     data.low = data.y.map((value, i) => value - sd[i]);
     data.high = data.y.map((value, i) => value + sd[i]);
-    for (const key of Object.keys(line).filter(k => !k.endsWith('_sd'))) {
+    for (const key of Object.keys(line).filter(k => !k.endsWith(' sd'))) {
       data[key] = known.map(i => line[key][i] === null
           ? 'not evaluated' : readable(line[key][i], key));
     }

@@ -61,7 +61,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     name: chart.thinned(rows.rename(columns=plain), most)
     for name, rows in full.items()
   }
-  keys = [*costs, *shown, *(f'{name}_sd' for name in shown if several)]
+  keys = [*costs, *shown, *(name + seed_lines.SD for name in shown if several)]
   data = {
     'chart': chart.chart(len(lines), costs, shown, several),
     'costs': costs,

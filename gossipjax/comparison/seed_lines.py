@@ -10,11 +10,13 @@ from gossipjax.results import frames
 from gossipjax.results.reader import Run
 from gossipjax.results.record_file import SCORES
 
+SD = ' sd'  # Ends no name of a score, which has no space.
+
 
 def lines(
   summary: dict[str, Any], runs: Sequence[Run]
 ) -> dict[str, pd.DataFrame]:
-  """Returns the mean records of each variant, with SCORE_sd of each score.
+  """Returns the mean records of each variant, with SCORE+SD of each score.
 
   There is a row for each step that all seeds of the variant have; none if a
   seed diverged before its first record. A score is NaN where a seed has none.
@@ -43,7 +45,7 @@ def lines(
       # Once a seed has diverged, the mean of the others is misleading.
       all_have = counts[column] == len(seeds[str(name)])
       mean[column] = mean[column].where(all_have)
-      mean[f'{column}_sd'] = sd[column].where(all_have)
+      mean[column + SD] = sd[column].where(all_have)
     result[str(name)] = mean[complete.to_numpy()]
   return result
 

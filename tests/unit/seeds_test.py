@@ -186,9 +186,10 @@ def test_figures_and_report_have_bands(done):
   rows = seed_lines.lines(summary, reader.read(folder))['dense']
   runs = [r.records['test_loss'] for r in reader.read(folder)[:3]]
   np.testing.assert_allclose(rows['test_loss'], np.mean(runs, axis=0))
-  np.testing.assert_allclose(rows['test_loss_sd'], np.std(runs, axis=0, ddof=1))
+  deviations = rows['test_loss' + seed_lines.SD]
+  np.testing.assert_allclose(deviations, np.std(runs, axis=0, ddof=1))
   page = (folder / 'report.html').read_text()
-  assert '"test_loss_sd"' in page and '"band1"' in page
+  assert '"test_loss sd"' in page and '"band1"' in page
   assert 'seeds 0, 1, 5' in page
   assert (folder / 'test_loss.png').stat().st_size
 
@@ -243,6 +244,18 @@ def test_a_mean_curve_ends_where_a_seed_diverged(tmp_path):
   assert found['test_accuracy'].tolist() == pytest.approx(
     [0.5, math.nan], nan_ok=True
   )
+
+
+def test_a_score_may_be_called_sd(tmp_path):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config() | {'seeds': [0, 1]})
+  for seed in (0, 1):
+    own = {'test_f1': 0.5 + seed, 'test_f1_sd': 8.0}
+    records = [workdirs.record(1, scores=own)]
+    workdirs.run(folder, f'all_reduce-seed{seed}', records, seed=seed)
+  runs = reader.read(folder)
+  found = seed_lines.lines(reader.summary(folder), runs)['all_reduce'].iloc[0]
+  assert (found['test_f1'], found['test_f1_sd']) == (1.0, 8.0)
+  assert found['test_f1' + seed_lines.SD] == pytest.approx(0.5**0.5)
 
 
 @pytest.mark.exhaustive
