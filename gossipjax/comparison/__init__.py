@@ -19,7 +19,7 @@ summary          the entry of a variant in summary.json
 virtual_time     the part of virtual time in summaries, tables and notes
 scores           the scores that tables, figures and the report show
 over_seeds       merges runs that differ only in the seed
-seed_lines       their mean curve, with a band
+seed_lines       the lines of figures, of seeds their mean
 columns          columns that only some tables have
 units            bytes and seconds in words, ticks of axes
 markup           Markdown: tables, and names from files as text

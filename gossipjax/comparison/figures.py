@@ -31,22 +31,19 @@ def draw(
 
   Args:
     folder: of the comparison.
-    summary: of the comparison; its runs are drawn, in their order.
+    summary: of the comparison.
     runs: of the comparison, those that have records.
   """
-  records = {run.name: run.records | total_time.columns(run) for run in runs}
   # A run that diverged before its first record is in the legend only.
-  lines = {run['name']: records.get(run['name'], {}) for run in summary['runs']}
-  if summary['config'].get('seeds'):
-    of_variants = seed_lines.lines(summary, runs)
-    lines = {
-      name: {k: v.to_numpy() for k, v in rows.items()}
-      for name, rows in of_variants.items()
-    }
+  lines = {
+    name: {k: v.to_numpy() for k, v in rows.items()}
+    for name, rows in seed_lines.lines(summary, runs).items()
+  }
   costs = _costs(total_time.kind(runs[0]), summary['config'])
   found = answer.of(summary, runs)
   train = {'train_loss': scores.LOSSES['train_loss']}
-  for score, label in (train | scores.columns(records.values())).items():
+  known = scores.columns(run.records for run in runs)
+  for score, label in (train | known).items():
     figure = Figure(figsize=(4 * len(costs), 4), layout='constrained')
     panels = figure.subplots(1, len(costs), sharey=True)
     for axes, (cost, title) in zip(panels, costs.items(), strict=True):

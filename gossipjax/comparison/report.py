@@ -55,8 +55,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   shown = scores.columns([frame]) | OTHERS
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
-  by_run = frame.groupby('run', observed=True, sort=False)
-  full = seed_lines.lines(summary, runs) if several else dict(iter(by_run))
+  full = seed_lines.lines(summary, runs)
   lines = {
     name: chart.thinned(rows.rename(columns=plain), most)
     for name, rows in full.items()
@@ -68,7 +67,8 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     'scores': shown,
     # Not an object: in JavaScript, names that are numbers would come first.
     'lines': [
-      (name, chart.numbers(rows[keys])) for name, rows in lines.items()
+      (name, chart.numbers(rows.reindex(columns=keys)))
+      for name, rows in lines.items()
     ],
     'target': found and {'score': found.metric, 'value': found.target},
   }

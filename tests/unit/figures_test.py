@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from gossipjax.comparison import figures, timelines, units
+from gossipjax.comparison import chart, figures, report, timelines, units
 from gossipjax.results import reader
 from tests.support import workdirs
 from tests.support.workdirs import record
@@ -52,6 +52,21 @@ def test_a_run_that_diverged_before_its_first_score_is_in_the_legend_only(
   assert legend_labels(figure)[:2] == ['good', 'bad']
   good, bad = figure.axes[0].lines[:2]
   assert (len(good.get_xdata()), len(bad.get_xdata())) == (3, 0)
+
+
+def test_figures_and_the_report_give_a_run_the_same_color(tmp_path, drawn):
+  """Also if the run before it diverged before its first record."""
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(bad={}, good={}))
+  workdirs.run(folder, 'bad', [], diverged='The loss is NaN.', steps=0)
+  last = record(4)
+  end = {k: max(v) if isinstance(v, list) else v for k, v in last.items()}
+  workdirs.run(folder, 'good', [record(2), last], **end, steps=4)
+  summary, runs = reader.summary(folder), reader.read(folder)
+  figures.draw(folder, summary, runs)
+  good = drawn[0].axes[0].lines[1]
+  assert (good.get_label(), good.get_color()) == ('good', 'C1')
+  color = f'border-top-color: {chart.COLORS[1]}"></i>good'
+  assert color in report.page(summary, runs)
 
 
 @pytest.mark.parametrize('last, scale', [(0.25, 'log'), (-0.5, 'linear')])
