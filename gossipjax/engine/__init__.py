@@ -12,6 +12,7 @@ peer              logic of a worker and a server, whatever carries the messages
 worker_process    the process of a worker
 server_process    the process of a server's shard
 crew              starts, pauses and ends the processes of a run
+actors            where they run, and whether they have started
 monitor           collects what they did; replaces those that died
 ray_cluster       Ray on this host, or a cluster of Ray
 training          trains on these processes; yields records

@@ -9,7 +9,7 @@ import jax
 import ray
 
 from gossipjax import async_exchange
-from gossipjax.engine import clock, ray_cluster
+from gossipjax.engine import actors, clock
 from gossipjax.engine.messages import START_S, WAIT_S, Entry, on_host
 from gossipjax.engine.server_process import ServerProcess
 from gossipjax.engine.setup import Setup, packed, unpacked
@@ -52,7 +52,7 @@ class Crew:
     kind, i = name
     actor = ray.remote(WorkerProcess if kind == WORKER else ServerProcess)
     # Workers, then shards, take all nodes in turn.
-    place = ray_cluster.node(i + (kind == SERVER) * self._setup.run.workers)
+    place = actors.node(i + (kind == SERVER) * self._setup.run.workers)
     placed = actor.options(num_cpus=0, scheduling_strategy=place)
     return placed.remote(self._config, i)
 
@@ -69,19 +69,19 @@ class Crew:
     """Gives all processes their states, and compiles their programs.
 
     Raises:
-      UserError: see `ray_cluster.started`.
+      UserError: see `actors.started`.
     """
     limit_s = START_S * len(self.actors)  # They may share a core.
     states = {(SERVER, k): self._restored(k, a) for k, a in self.of(SERVER)}
     for i, worker in self.of(WORKER):
       leaves = packed(self.states.singles[i])
       states[WORKER, i] = worker.begin.remote(leaves, self.steps[i])
-    ray_cluster.started(states, limit_s)
+    actors.started(states, limit_s)
     self.connect()
     starting = {
       name: actor.warm.remote() for name, actor in self.actors.items()
     }
-    ray_cluster.started(starting, limit_s)
+    actors.started(starting, limit_s)
 
   def let_in(self, name: Name, actor: Any) -> str:
     """Gives a new process its first state, then tells the workers of it.

@@ -1,15 +1,14 @@
 """Starts Ray on this host, or joins a Ray cluster that is running."""
 
+import atexit
 import contextlib
 import os
 import shutil
 import signal
 import tempfile
 import threading
-import time
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from absl import flags
 
@@ -41,8 +40,8 @@ def connected() -> Iterator[None]:
   no usage statistics.
 
   Raises:
-    UserError: Ray is not installed, or runs in this process already, or there
-      is no cluster at --address.
+    UserError: Ray is not installed, does not start in time, or runs in this
+      process already; or there is no cluster at --address.
   """
   require('ray')
   os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
@@ -90,67 +89,13 @@ def _own_signals() -> Iterator[None]:
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def node(turn: int) -> Any:
-  """Places a process on a node; `turn` counts through all nodes."""
-  import ray
-  from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-  nodes = sorted(
-    (node['NodeManagerAddress'], node['NodeID'])
-    for node in ray.nodes()
-    if node['Alive']
-  )
-  _, chosen = nodes[turn % len(nodes)]
-  # With soft=True, Ray would fill one node while others are free.
-  return NodeAffinitySchedulingStrategy(chosen, soft=False)
-
-
 def _short_folder() -> str:
   """Makes a folder with a path short enough for sockets in it."""
   long = len(os.fsencode(tempfile.gettempdir())) > _MAX_FOLDER_BYTES
-  return tempfile.mkdtemp(prefix='gj-', dir='/tmp' if long else None)
-
-
-def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
-  """Waits until all processes have started.
-
-  Args:
-    starting: by name, a reference to the answer of each once it has started.
-    limit_s: for all of them together.
-
-  Raises:
-    UserError: one of them has died, or is late.
-  """
-  import ray
-
-  left, until = {r: n for n, r in starting.items()}, time.monotonic() + limit_s
-  while left:
-    wait_s = max(0.0, until - time.monotonic())
-    ready, _ = ray.wait([*left], timeout=wait_s)
-    kind, i = left.pop(ready[0] if ready else next(iter(left)))
-    if not ready:
-      raise UserError(
-        f'{kind} {i} did not start in {limit_s:g} s; use fewer workers or a '
-        'smaller model.'
-      )
-    try:
-      ray.get(ready)
-    except (
-      ray.exceptions.RayActorError,
-      ray.exceptions.ActorUnschedulableError,  # Its node has left.
-    ) as error:
-      raise UserError(
-        f'{kind} {i} died before its first step; {_why(error)}; --debug shows '
-        'more.'
-      ) from error
-
-
-def _why(error: Exception) -> str:
-  """A process's own error, or the likely cause if it was killed."""
-  *_, last = [line.strip() for line in str(error).splitlines() if line.strip()]
-  if 'creation task' in str(error):
-    return last.removeprefix('gossipjax.errors.UserError: ').rstrip('.')
-  return 'it may have run out of memory; use a smaller model or fewer workers'
+  folder = tempfile.mkdtemp(prefix='gj-', dir='/tmp' if long else None)
+  # A Ray that did not start ends its processes, which write there, at exit.
+  atexit.register(shutil.rmtree, folder, ignore_errors=True)
+  return folder
 
 
 def _join(ray, where: str) -> None:
@@ -175,18 +120,24 @@ def _join(ray, where: str) -> None:
 def _begin(ray, folder: str) -> None:
   # Ray forks only to start programs, which threads of JAX do not disturb.
   warnings.filterwarnings('ignore', 'os.fork', RuntimeWarning)
-  ray.init(
-    'local',  # Whatever RAY_ADDRESS says.
-    num_cpus=1,
-    include_dashboard=False,
-    log_to_driver=False,
-    logging_level='ERROR',
-    object_store_memory=_store_bytes(),
-    _node_ip_address='127.0.0.1',
-    _temp_dir=folder,
-    # Ray's default, 15, is almost the lowest priority.
-    _system_config={'worker_niceness': 0},
-  )
+  try:
+    ray.init(
+      'local',  # Whatever RAY_ADDRESS says.
+      num_cpus=1,
+      include_dashboard=False,
+      log_to_driver=False,
+      logging_level='ERROR',
+      object_store_memory=_store_bytes(),
+      _node_ip_address='127.0.0.1',
+      _temp_dir=folder,
+      # Ray's default, 15, is almost the lowest priority.
+      _system_config={'worker_niceness': 0},
+    )
+  except Exception as error:  # Ray names no kinds.
+    reason = ' '.join(str(error).split()).rstrip('.')
+    raise UserError(
+      f'Ray did not start: {reason}. If this machine is busy, try again.'
+    ) from error
 
 
 def _store_bytes() -> int:

@@ -87,9 +87,11 @@ def test_a_process_that_does_not_start_raises_an_error():
   with ray_cluster.connected():
     import ray
 
+    from gossipjax.engine import actors
+
     never = ray.remote(num_cpus=0)(lambda: time.sleep(LIMIT_S)).remote()
     with pytest.raises(UserError, match=r'Server 1 did not start in 0\.1 s'):
-      ray_cluster.started({('Server', 1): never}, 0.1)
+      actors.started({('Server', 1): never}, 0.1)
 
 
 @pytest.mark.parametrize('strategy', ['pairwise_gossip', 'parameter_server'])

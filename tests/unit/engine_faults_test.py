@@ -158,6 +158,29 @@ def test_ray_starts_locally_from_a_thread_and_with_a_long_temp_folder(
   assert not pathlib.Path(rest['_temp_dir']).exists()
 
 
+def test_a_ray_that_does_not_start_in_time_ends_with_an_error_message(
+  calls, monkeypatch
+):
+  folders, at_exit = [], []
+
+  def init(*_, **given):
+    folders.append(pathlib.Path(given['_temp_dir']))
+    raise Exception('The node timed out.')  # As Ray does.
+
+  monkeypatch.setattr(ray, 'init', init)
+  register = lambda *given, **rest: at_exit.append((given, rest))
+  monkeypatch.setattr(ray_cluster.atexit, 'register', register)
+  with (
+    pytest.raises(UserError, match='did not start: The node timed out'),
+    ray_cluster.connected(),
+  ):
+    pass
+  folders[0].mkdir()  # By a process of Ray that has not ended yet.
+  (((remove, *given), rest),) = at_exit
+  remove(*given, **rest)
+  assert not folders[0].exists()
+
+
 def test_rays_processes_block_the_signal_of_a_closed_terminal(
   calls, monkeypatch
 ):
