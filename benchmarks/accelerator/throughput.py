@@ -7,10 +7,10 @@ stay on the device. Each measure runs in its own process, so that the device's
 peak memory since the process began is that of the measure.
 
 Convolutions of workers with different weights are computed in groups, or apart
-(gossipjax/models/conv.py; the default with up to 16 workers): these two come
-first. Precisions are named after the setting of float32 products, `default`
-(nothing is set, as for users) or `highest` of jax.lax.Precision, or after
-`config.compute_dtype`: bfloat16.
+(gossipjax/models/conv.py; the default with up to 16 workers, but here with any
+number): these two come first. Precisions are named after the setting of float32
+products, `default` (nothing is set, as for users) or `highest` of
+jax.lax.Precision, or after `config.compute_dtype`: bfloat16.
 """
 
 import itertools
@@ -90,15 +90,16 @@ def lowered(
 ) -> tuple[jax.stages.Lowered, Any]:
   """Returns a step that is lowered but not compiled, and its first state."""
   products = precision if precision == 'highest' else 'default'
-  previous = conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS
+  previous = conv.UNGROUPED_BACKENDS, conv.MAX_UNGROUPED_WORKERS
   try:
-    backends = (jax.default_backend(),) if program == 'apart' else ()
-    conv.UNGROUPED_BACKENDS = conv.MATMUL_BACKENDS = backends
+    apart = program == 'apart'
+    conv.UNGROUPED_BACKENDS = (jax.default_backend(),) if apart else ()
+    conv.MAX_UNGROUPED_WORKERS = workers
     with jax.default_matmul_precision(products):
       step, state = programs.PROGRAMS[program](workload, workers, precision)
       return step.lower(state, batch, jnp.int32(0)), state
   finally:
-    conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS = previous
+    conv.UNGROUPED_BACKENDS, conv.MAX_UNGROUPED_WORKERS = previous
 
 
 def measure(

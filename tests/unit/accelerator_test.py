@@ -500,14 +500,21 @@ def test_both_ways_to_compute_convolutions_come_first():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize('program, grouped', [('groups', 1), ('apart', 0)])
+@pytest.mark.parametrize(
+  'program, workers, grouped',
+  [('groups', 2, True), ('apart', 2, False), ('apart', 17, False)],
+)
 def test_only_the_program_called_groups_has_grouped_convolutions(
-  program, grouped
+  program, workers, grouped
 ):
   given = problem('resnet18', True)
-  batch = jax.tree.map(lambda x: x.reshape(2, 4, *x.shape[1:]), given.batch)
-  step, _ = throughput.lowered(given, batch, program, 2, 'default')
-  assert ('feature_group_count = 2' in step.as_text()) == grouped
+  batch = jax.tree.map(lambda x: jnp.stack([x] * workers), given.batch)
+  step, _ = throughput.lowered(given, batch, program, workers, 'default')
+  text = step.as_text()
+  assert (f'feature_group_count = {workers}' in text) == grouped
+  # Two layers have five convolutions, with those of their gradients.
+  convolutions = text.count('stablehlo.convolution')
+  assert convolutions == (5 if grouped else 5 * workers)
 
 
 @pytest.mark.exhaustive
