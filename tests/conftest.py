@@ -44,8 +44,11 @@ DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 # Set it to 'cuda' to run the laws on a GPU, except those that need several.
 PLATFORM = os.environ.get('GOSSIPJAX_TEST_PLATFORM', 'cpu')
 jax.config.update('jax_platforms', PLATFORM)
-if PLATFORM != 'cpu':  # By default float32 products have 10 mantissa bits.
+if PLATFORM != 'cpu':
+  # By default float32 products have 10 mantissa bits.
   jax.config.update('jax_default_matmul_precision', 'highest')
+  # By default the first of several workers would take most of a GPU's memory.
+  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 executors.emulate(8)  # Every strategy also runs on a real mesh.
 

@@ -455,6 +455,20 @@ def test_other_bytes_hold_where_rounding_may_change_what_is_sent(
   assert not found['bytes_are_equal'] and found['holds'] == holds
 
 
+@pytest.mark.exhaustive
+def test_test_processes_share_the_memory_of_a_gpu():
+  name = 'XLA_PYTHON_CLIENT_PREALLOCATE'
+  show = f'import os, tests.conftest; print(os.environ[{name!r}])'
+  ended = subprocess.run(
+    [sys.executable, '-c', show],
+    capture_output=True,
+    text=True,
+    cwd=pytest_runs.ROOT,
+    env=os.environ | {'GOSSIPJAX_TEST_PLATFORM': 'cuda'},
+  )
+  assert ended.stdout == 'false\n', ended.stderr
+
+
 def test_a_measure_that_json_cannot_represent_counts_as_failed(tmp_path):
   wanted = [
     Measure({'n': n}, lambda left, x=x: {'x': x})
