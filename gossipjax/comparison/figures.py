@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from gossipjax.comparison import answer, scores, seed_lines, units
@@ -17,6 +18,7 @@ from gossipjax.results.reader import Run
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
 LINEAR = ('step',)  # Costs whose axis is not logarithmic.
 MOST_DECADES = 5  # That have a tick, on an axis from 0.
+PANEL = 3.5  # Inches from one panel to the next.
 LEGEND_ROWS = 18  # Names that fit beside a figure 4 inches high.
 
 UNITS = {'total_s': 's', 'bytes_sent': 'B'}
@@ -44,7 +46,7 @@ def draw(
   train = {'train_loss': scores.LOSSES['train_loss']}
   known = scores.columns(run.records for run in runs)
   for score, label in (train | known).items():
-    figure = Figure(figsize=(4 * len(costs), 4), layout='constrained')
+    figure = Figure(figsize=(PANEL * len(costs), 4), layout='constrained')
     panels = figure.subplots(1, len(costs), sharey=True)
     for axes, (cost, title) in zip(panels, costs.items(), strict=True):
       _panel(axes, lines, cost, score)
@@ -60,19 +62,20 @@ def draw(
     units.ticks(panels[0].yaxis, '%' if score == 'test_accuracy' else '')
     shown = panels[0].get_lines()
     columns = -(-len(shown) // LEGEND_ROWS)
-    figure.set_figwidth(4 * len(costs) + 2 * (columns - 1))
-    legend(figure, shown, columns)
+    beside = legend(figure, shown, columns).get_window_extent().width
+    figure.set_figwidth(PANEL * len(costs) + beside / figure.dpi)
     figure.savefig(folder / f'{score}.png', dpi=120)
 
 
-def legend(figure: Figure, lines: Sequence[Line2D], columns: int = 1) -> None:
-  """Adds a legend of these lines beside the panels of a figure."""
+def legend(figure: Figure, lines: Sequence[Line2D], columns: int = 1) -> Legend:
+  """Adds a legend of these lines beside the panels of a figure; returns it."""
   blank = [' ' for _ in lines]  # Names that begin with _ would be left out.
   box = figure.legend(
     lines, blank, loc='outside right upper', frameon=False, ncols=columns
   )
   for text, line in zip(box.get_texts(), lines, strict=True):
     text.set_text(line.get_label())
+  return box
 
 
 def _costs(kind: str, config: dict[str, Any]) -> dict[str, str]:

@@ -142,8 +142,9 @@ def test_neighboring_ticks_have_different_labels(unit, low, high, label):
   assert label in labels and len({*labels}) == len(labels)
 
 
-def test_a_figure_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
-  names = [f'strategy_{i}' for i in range(24)]
+@pytest.mark.parametrize('stem', ['strategy', 'a_name_of_about_' + 'm' * 50])
+def test_a_figure_has_room_for_the_legend_of_many_runs(tmp_path, drawn, stem):
+  names = [f'{stem}_{i}' for i in range(24)]
   folder = workdirs.claim(
     tmp_path / 'a', workdirs.config(**{name: {} for name in names})
   )
@@ -151,9 +152,11 @@ def test_a_figure_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
     workdirs.run(folder, name, [record(1), record(2)])
   figures.draw(folder, reader.summary(folder), reader.read(folder))
   figure = drawn[0]
-  figure.canvas.draw()
+  figure.draw_without_rendering()  # Places the legend.
   place = figure.legends[0].get_window_extent()
   assert place.x0 >= 0 and place.x1 <= figure.bbox.x1
+  panels = [axes.get_window_extent().x1 for axes in figure.axes]
+  assert 3 * figure.dpi < panels[0] < panels[-1] < place.x0
   assert place.y0 >= 0 and place.y1 <= figure.bbox.y1
 
 
