@@ -63,9 +63,20 @@ def joined(
     'config': {**configs[0], 'seeds': [], 'variants': each},
     'runs': entries,
     'command': _asking(_shared(summaries, 'command', ''), goal),
-    'commit': _shared(summaries, 'commit', 'several'),
   }
-  return {**summaries[0], **merged}, runs
+  return {**summaries[0], **_provenance(summaries), **merged}, runs
+
+
+def _provenance(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+  """What ran where; 'several' where comparisons differ."""
+  known = [summary['versions'] for summary in summaries]
+  keys = ('commit', 'python', 'cores', 'processor')
+  devices = dict.fromkeys(d for s in summaries for d in s['devices'])
+  return {
+    **{key: _shared(summaries, key, 'several') for key in keys},
+    'versions': {key: _shared(known, key, 'several') for key in known[0]},
+    'devices': [*devices],
+  }
 
 
 def _check_alike(
@@ -131,7 +142,7 @@ def _machine(summary: dict[str, Any]) -> str:
   return f'of {summary.get("device_kind")} and {summary.get("cores")} cores'
 
 
-def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
+def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> Any:
   """The value in all summaries; `differs` if they do not agree."""
   values = {summary.get(key, '') for summary in summaries}
   return values.pop() if len(values) == 1 else differs

@@ -623,8 +623,13 @@ def test_several_workdirs_are_joined_into_one_comparison(tmp_path):
   folders = []
   for name, seconds in (('a', 1.0), ('b', 0.1)):
     config = workdirs.config(**TWO) | {'seed': len(folders)}
-    command = f'{COMMAND} --config.seed={config["seed"]}'
-    folders.append(workdirs.claim(tmp_path / name, config, command=command))
+    changed = {
+      'command': f'{COMMAND} --config.seed={config["seed"]}',
+      'processor': name,
+      'versions': {'jax': '0.10', 'numpy': name},
+      'devices': ['cpu:0', f'cpu:{name}'],
+    }
+    folders.append(workdirs.claim(tmp_path / name, config, **changed))
     for run in TWO:
       records = curve(SCORES, seconds)
       workdirs.run(folders[-1], run, records, seed=config['seed'])
@@ -636,6 +641,10 @@ def test_several_workdirs_are_joined_into_one_comparison(tmp_path):
   )
   assert table.seeds(summary) == 'seeds 0, 1'
   assert result.command == ''  # No command of one workdir repeats both.
+  assert summary['versions'] == {'jax': '0.10', 'numpy': 'several'}
+  assert summary['processor'] == 'several'
+  assert summary['devices'] == ['cpu:0', 'cpu:a', 'cpu:b']
+  assert summary['python'] == reader.summary(folders[0])['python']
   other = workdirs.claim(tmp_path / 'c', workdirs.config() | {'workers': 4})
   workdirs.run(other, 'all_reduce', curve(SCORES), seed=0)
   with pytest.raises(UserError, match=r'c has another config\.workers'):
