@@ -57,6 +57,7 @@ def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
 
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   config, runs = summary['config'], summary['runs']
+  speed = run['examples_per_s']  # None of a single step, which compiles.
   link = link_name(config)
   titles = {*map(link_title, merged_by_name(config).values())}
   on = f' on {min(titles)}' * (len(titles) == 1)
@@ -76,7 +77,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     f'communication{on} (model)': duration(run['comm_s'][link]),
     **columns.hidden(run, runs, link),
     **columns.inner_seconds(run, summary),
-    'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
+    'examples/s here': f'{speed:,.0f}' if speed else '',
     **virtual_time.cells(run, runs),
   }
 

@@ -29,6 +29,11 @@ def test_the_table_shows_the_exchanges_of_a_run_and_its_steps():
   assert second['exchanges'] == '8 in 400 steps'
 
 
+def test_the_speed_of_a_run_of_one_step_is_not_known():
+  found = rows(RUN, RUN | {'examples_per_s': 1234.5})
+  assert [row['examples/s here'] for row in found] == ['', '1,234']
+
+
 def test_bytes_of_a_run_that_ended_early_are_not_compared():
   column = 'bytes over those of the first'
   config = CONFIG | {'variants': {'a': {}, 'b': {}}}
