@@ -1,6 +1,7 @@
 """timeline.png: what workers do at the beginning of runs in virtual time."""
 
 import pathlib
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -11,7 +12,9 @@ from gossipjax.comparison import units
 from gossipjax.results.timeline_file import Span
 
 COLORS = {'compute': 'C0', 'wait': '0.85', 'transfer': 'C1'}
+TITLE = 60  # Characters that fit above a panel.
 MOST_WORKERS = 16  # Bars of a panel.
+NUMBERS = 8  # Workers of a panel whose number fits beside their bar.
 STEPS = 20  # Gradients of the fastest worker that a figure shows.
 
 
@@ -31,7 +34,8 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   panels = figure.subplots(rows, 2, sharex=True, squeeze=False).flat
   for axes, name in zip(panels, names, strict=False):
     _bars(axes, spans[name])
-    axes.set(title=name, xlim=(0, until))
+    axes.set_title('\n'.join(textwrap.wrap(name, TITLE)))
+    axes.set_xlim(0, until)
     units.ticks(axes.xaxis, 's')
   for axes in panels[len(names) :]:
     axes.axis('off')
@@ -73,4 +77,5 @@ def _bars(axes: Axes, spans: Sequence[Span]) -> None:
   workers = min(MOST_WORKERS, of)
   label = 'worker' if workers == of else f'worker (the first {workers} of {of})'
   axes.set(ylim=(workers - 0.5, -0.5), ylabel=label)
+  axes.set_yticks(range(0, workers, -(-workers // NUMBERS)))
   axes.spines[['top', 'right']].set_visible(False)

@@ -176,7 +176,20 @@ def test_a_starved_worker_does_not_shorten_the_timelines(tmp_path, drawn):
   assert drawn[1].axes[0].get_xlim() == pytest.approx((0, 3.0))
   assert drawn[1].axes[0].get_xlabel() == 'virtual seconds'
   assert drawn[1].axes[0].get_ylabel() == 'worker'
+  assert drawn[1].axes[0].get_yticks().tolist() == [0, 1]
   many = [(i, 'compute', 0.0, 1.0) for i in range(24)]
   timelines.draw(tmp_path, {'many': many})
   label = drawn[2].axes[0].get_ylabel()
   assert label == 'worker (the first 16 of 24)'
+  assert drawn[2].axes[0].get_yticks().tolist() == [*range(0, 16, 2)]
+
+
+def test_the_title_of_a_timeline_is_inside_the_figure(tmp_path, drawn):
+  name = 'a_variant_' + '_with_more_and_'.join('abcdefghi')
+  timelines.draw(tmp_path, {name: [(0, 'compute', 0.0, 1.0)], 'b': []})
+  (figure,) = drawn
+  figure.draw_without_rendering()
+  title = figure.axes[0].title
+  assert title.get_text().replace('\n', '') == name
+  place = title.get_window_extent()
+  assert place.x0 >= 0 and place.x1 <= figure.bbox.x1 / 2
