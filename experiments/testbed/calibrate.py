@@ -116,8 +116,10 @@ def main() -> int:
   )
   parser.add_argument('--out', default='link.json')
   args = parser.parse_args()
-  exchanges = [(what, args.numbers, a) for what, a in STRATEGIES]
+  exchanges, out = [(x, args.numbers, a) for x, a in STRATEGIES], args.out
   try:
+    if not (folder := pathlib.Path(out).parent).is_dir():
+      raise UserError(f'--out={out}: there is no folder {folder}; make it.')
     timings = measure(
       args.workers, link_shape.parse(args.rate, args.delay), MOVES + exchanges
     )
@@ -125,13 +127,10 @@ def main() -> int:
   except UserError as error:
     print(error, file=sys.stderr)
     return 2
-  text = json.dumps(network.facts(link), indent=2)
-  workdir.write(pathlib.Path(args.out), text)
   print(markup.of_rows(rows(link, timings)))
-  print(
-    f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '
-    f'written to {args.out}.'
-  )
+  print(f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s.')
+  workdir.write(pathlib.Path(out), json.dumps(network.facts(link), indent=2))
+  print(f'{out} keeps this link.')
   return 0
 
 

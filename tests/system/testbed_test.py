@@ -319,6 +319,16 @@ def test_the_fit_recovers_the_link_of_synthetic_timings():
   )
 
 
+def test_a_folder_that_is_missing_is_refused_before_the_measurement(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(calibrate, 'measure', None)
+  out = tmp_path / 'no' / 'link.json'
+  monkeypatch.setattr(sys, 'argv', ['calibrate', f'--out={out}'])
+  assert calibrate.main() == 2
+  assert f'there is no folder {out.parent}; make it.' in capsys.readouterr().err
+
+
 def test_gtopk_scaling_is_measured(tmp_path):
   done = subprocess.run(
     [
