@@ -63,7 +63,8 @@ def check(
   run = resolve_run(config, loaded, given)
   if run.engine and processes.distributed():
     raise UserError(
-      f'engine={run.engine} starts its own processes; leave --distributed out.'
+      f'config.engine={run.engine} starts its own processes: use `run` in '
+      'place of `launch` (or of --distributed).'
     )
   _check_target(config, run)
   trace_step = dry_run.trace_step if run.cluster else worker_program.trace_step

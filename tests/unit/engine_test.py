@@ -14,6 +14,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from gossipjax import errors
 from gossipjax.collectives import WORKERS
+from gossipjax.comparison import variant
 from gossipjax.config import defaults
 from gossipjax.engine import (
   round_partitions,
@@ -137,6 +138,14 @@ def test_unsupported_configs_of_the_engine_end_with_an_error_message(
   assert 'do not wait' in refusal(cluster=waits)
   monkeypatch.setitem(errors.EXTRAS, 'ray', ('not_there',))
   assert "pip install 'gossipjax[ray]'" in refusal()
+
+
+def test_several_processes_cannot_start_the_engine(monkeypatch):
+  monkeypatch.setattr(variant.processes, 'distributed', lambda: True)
+  config = defaults.get_config('pull_gossip')
+  config.engine = 'ray'
+  with pytest.raises(UserError, match='use `run` in place of `launch`'):
+    variant.check('one', config)
 
 
 @pytest.mark.parametrize('pulls', [1, 3])
