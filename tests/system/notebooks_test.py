@@ -10,6 +10,7 @@ from nbclient import NotebookClient
 from configs import quickstart
 from gossipjax.comparison.compare import compare
 from gossipjax.config import defaults
+from tests.support import workdirs
 
 NOTEBOOKS = pathlib.Path(__file__).parents[2] / 'notebooks'
 PATHS = sorted(NOTEBOOKS.glob('*.ipynb'))
@@ -62,6 +63,29 @@ def test_the_analysis_notebook_draws_its_five_figures(two_seeds):
   drawn = figures('analysis', WORKDIRS=two_seeds, TARGET=0.5)
   assert len(drawn) == 5
   assert all(len(figure) > 5_000 for figure in drawn)  # Not blank.
+
+
+def test_curves_of_the_analysis_notebook_are_means_of_all_seeds(tmp_path):
+  """A seed that diverged before its first evaluation counts, too."""
+  config = workdirs.config(good={}, bad={}) | {'seeds': [0, 1]}
+  folder = workdirs.claim(tmp_path / 'a', config)
+  whole = [workdirs.record(s) for s in (1, 2, 4)]
+  unknown = {'test_accuracy': None, 'consensus_distance': None}
+  for name in ('good-seed0', 'good-seed1', 'bad-seed0'):
+    workdirs.run(folder, name, whole, seed=int(name[-1]))
+  lost = [workdirs.record(1, **unknown)]
+  workdirs.run(folder, 'bad-seed1', lost, seed=1, diverged='The loss is NaN.')
+  cells = nbformat.read(NOTEBOOKS / 'analysis.ipynb', as_version=4).cells
+  settings, load, learned, _, apart, *_ = (
+    cell.source for cell in cells if cell.cell_type == 'code'
+  )
+  found = {}
+  exec(settings, found)
+  found['WORKDIRS'] = [str(folder)]
+  for source in (load, learned, apart):
+    exec(source, found)
+  for curves in (found['curves'], found['apart']):
+    assert curves['run'].tolist() == ['good'] * len(whole)
 
 
 def test_the_strategies_notebook_draws_its_figure():
