@@ -134,15 +134,23 @@ function svg(name, attributes, text) {
   return made;
 }
 
-// Where a label has room, at a place or below it.
-function label(text, at, y, width, taken) {
-  const left = at + 6 + 7 * text.length > width;  // Else it would be cut off.
-  const x = left ? at - 6 : at + 6;
-  while (taken.some(t => Math.abs(t.x - x) < 75 && Math.abs(t.y - y) < 12)) {
-    y += 12;
+// Where the label of a point is inside the plot and meets no other one;
+// undefined if that is nowhere near.
+function place(text, x, y, plot, taken) {
+  const wide = 7 * text.length, high = 12;
+  for (const below of [0, 1, -1, 2, -2]) {
+    for (const side of ['end', 'start']) {  // No point is left of the front.
+      const at = side === 'end' ? x - 6 : x + 6, base = y - 4 + high * below;
+      const from = side === 'end' ? at - wide : at, to = from + wide;
+      const inside = from >= plot.left && to <= plot.right
+          && base - high >= plot.top && base <= plot.bottom;
+      if (inside && !taken.some(other => other.from < to && from < other.to
+                                && Math.abs(other.base - base) < high)) {
+        taken.push({from, to, base});
+        return {x: at, y: base, 'text-anchor': side};
+      }
+    }
   }
-  taken.push({x, y});
-  return {x, y, 'text-anchor': left ? 'end' : 'start'};
 }
 
 // Round values of an even axis, at most so many.
@@ -171,10 +179,11 @@ function decades(low, high, most) {
 
 function picture(rows) {
   const cost = by('cost').value, width = by('front').clientWidth || 600;
-  const height = 320, left = 70, right = 90, bottom = 45, top = 12;
+  const height = 320, left = 70, right = 20, bottom = 45, top = 12;
   const points = rows.map(row => {
     const found = cells(row);
-    return {row, x: found[cost][0], y: found.score[0]};
+    const text = `${row.strategy}: ${found.score[1]}, ${found[cost][1]}`;
+    return {row, text, x: found[cost][0], y: found.score[0]};
   }).filter(p => p.x > 0 && isFinite(p.x));
   if (!points.length) return element('p');
   const range = (values, wide) => {
@@ -209,13 +218,16 @@ function picture(rows) {
   made.append(svg('polyline', {
     points: best.map(p => `${px(p.x)},${py(p.y)}`).join(' '),
     fill: 'none', stroke: '#ff7f0e', 'stroke-width': 1.5}));
-  const taken = [];  // Corners of labels; one that would meet another is lower.
-  for (const p of points) {
-    const on = best.includes(p);
-    made.append(svg('circle', {cx: px(p.x), cy: py(p.y), r: on ? 4 : 3,
-                               fill: on ? '#ff7f0e' : '#888'}),
-                svg('text', label(p.row.strategy, px(p.x), py(p.y) - 5, width,
-                                  taken), p.row.strategy));
+  const plot = {left, right: width, top: 0, bottom: height - bottom};
+  const taken = [];
+  for (const p of [...points.filter(p => !best.includes(p)), ...best]) {
+    const on = best.includes(p), name = p.row.strategy;
+    const dot = svg('circle', {cx: px(p.x), cy: py(p.y), r: on ? 4 : 3,
+                               fill: on ? '#ff7f0e' : '#888'});
+    dot.append(svg('title', {}, p.text));  // Shown under the pointer.
+    made.append(dot);
+    const found = on && place(name, px(p.x), py(p.y), plot, taken);
+    if (found) made.append(svg('text', {...found, class: 'name'}, name));
   }
   const axis = cost === 'bytes' ? 'bytes sent by one worker'
       : row.virtual_s ? 'virtual seconds'

@@ -170,7 +170,7 @@ Each row is a training that is kept in the repository, mean over its seeds.
 Bytes are those of the worker that sends most. Seconds are those of the whole
 run: computing, as measured on one CPU or as you set it, plus communication,
 modelled for the link. The figure shows the rows of the table: no run beats
-those on the line in both score and cost.
+those on the line in both score and cost. Point at any other for its name.
 
 <div id="runs-controls">
   <label>workload <select id="workload"></select></label>

@@ -57,6 +57,12 @@ ROWS = [
     higher=False,
     step_s=None,
   ),
+  *(
+    row(
+      f'strategy_{i}', 0.9 - 1 / (i + 2), 1e5 * i, 1.0 + i % 40, workload='many'
+    )
+    for i in range(200)
+  ),
 ]
 
 
@@ -130,6 +136,29 @@ def test_the_pareto_front_is_drawn_and_a_row_shows_its_command(tab):
   details = tab.inner_text('#runs-table details[open]')
   assert ROW['command'] in details and '</script><b>' in details
   assert 'abcdef01' in tab.inner_text('#runs-table')
+
+
+def test_only_the_front_has_names_which_are_apart_and_inside_the_plot(tab):
+  tab.select_option('#workload', 'many')
+  titles = 'all => all.map(title => title.textContent)'
+  shown = tab.eval_on_selector_all('#front circle title', titles)
+  assert len(shown) == 200 and any('strategy_7: ' in text for text in shown)
+  boxes = tab.eval_on_selector_all(
+    '#front .name',
+    """all => all.map(text => {
+      const {x, y, width, height} = text.getBBox();
+      return [x, x + width, y, y + height];
+    })""",
+  )
+  assert 1 < len(boxes) < 41  # A point of each cost, at most.
+  width, height = (
+    float(tab.get_attribute('#front svg', name)) for name in ('width', 'height')
+  )
+  for i, (left, right, top, bottom) in enumerate(boxes):
+    assert left >= 0 and right <= width and top >= -3 and bottom < height - 40
+    for other in boxes[:i]:
+      apart_x = right <= other[0] or other[1] <= left
+      assert apart_x or abs(top - other[2]) > 11
 
 
 def test_total_seconds_are_computing_plus_communication(tab):
