@@ -1,7 +1,8 @@
 """How every command ends: signals, messages and exit codes.
 
 After a user's mistake, a command prints one sentence and exits with code 2.
-After a signal, it writes a checkpoint and exits with 128 plus the signal.
+After a signal, it writes a checkpoint and exits with 128 plus the signal; one
+of several processes treats each signal as SIGTERM.
 """
 
 import os

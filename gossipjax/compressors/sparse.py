@@ -51,8 +51,8 @@ def check_size(size: int) -> None:
   if size > LONGEST:
     raise UserError(
       f'{size:,} entries are more than the {LONGEST:,} that indices of 32 bits '
-      'can tell apart; exchange them in parts (granularity.name=layer, bucket '
-      'or shards), or take a codec without indices, such as int8 or sign.'
+      'can tell apart; set granularity.name=layer, bucket or shards, or take a '
+      'codec without indices, such as int8, if the strategy has such arguments.'
     )
 
 

@@ -126,7 +126,8 @@ def _check_same(
     both = more_steps.more_seeds(longer, wanted) and more_steps.only(
       found, {**wanted, 'seeds': found['seeds']}
     )
-    hint = ', or add steps and seeds one after the other' * (resume and both)
+    both = resume and extendable and both
+    hint = ', or add steps and seeds one after the other' * both
     raise UserError(
       f'The folder {folder} holds a run of another config (they differ in '
       f'{", ".join(unlike)}); name another folder{hint}.'

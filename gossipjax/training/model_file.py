@@ -72,7 +72,10 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
     )
   sealed = path.with_name(durable_files.MANIFEST).exists()
   if sealed and (fault := durable_files.damage(path.parent)):
-    raise UserError(f'{path.parent} has changed since the run ended: {fault}.')
+    raise UserError(
+      f'{path.parent} has changed since the run ended, or it has not ended: '
+      f'{fault}.'
+    )
   stored = serialization.msgpack_restore(path.read_bytes())
   if task is None:
     return stored

@@ -54,10 +54,11 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
 def _check(opt: Tree) -> None:
   for path, leaf in jax.tree_util.tree_leaves_with_path(opt):
     is_array = leaf.ndim and jnp.issubdtype(leaf.dtype, jnp.inexact)
-    is_constant = getattr(path[-1], 'name', '') in CONSTANTS
+    is_constant = any(getattr(k, 'name', '') in CONSTANTS for k in path[-1:])
     if is_array and not is_constant and not _field(path):
+      where = jax.tree_util.keystr(path) or 'an array'
       raise UserError(
-        f'The optimizer keeps {jax.tree_util.keystr(path)}, and only the '
+        f'The optimizer keeps {where}, and only the '
         f'moments {", ".join(FIRST + SECOND)} of optax are exchanged; take '
         'another optimizer, such as adamw, or another strategy.'
       )

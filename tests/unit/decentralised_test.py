@@ -229,6 +229,7 @@ def test_des_loc_with_momentum_sgd_at_every_step_is_all_reduce(first):
     (optax.amsgrad(RATE), 'nu_max'),
     (optax.adagrad(RATE), 'sum_of_squares'),
     (optax.contrib.galore(RATE, rank=2), 'projector'),
+    (optax.GradientTransformation(lambda p: jnp.ones(3), None), 'an array'),
   ],
 )
 def test_des_loc_refuses_an_optimizer_whose_arrays_it_cannot_exchange(
