@@ -144,12 +144,16 @@ def _topology(value: Any, key: str, seed: int) -> topology.Topology:
   if not callable(value):
     return pick(value, topologies(seed), key)
   if getattr(value, '__annotations__', {}).get('return') == topology.Topology:
-    name = getattr(value, '__name__', 'it')
-    raise UserError(
-      f'{key} is the function {name}; give the topology that it returns, '
-      f'{key.rpartition(".")[2]}={name}(...).'
-    )
+    raise _not_called(value, 'topology', key)
   return value
+
+
+def _not_called(function: Any, kind: str, key: str) -> UserError:
+  name = getattr(function, '__name__', 'it')
+  return UserError(
+    f'{key} is the function {name}; give the {kind} that it returns, '
+    f'{key.rpartition(".")[2]}={name}(...).'
+  )
 
 
 def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
@@ -179,11 +183,7 @@ def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
 def _part(kind: type, value: str | Mapping, key: str, seed: int) -> Any:
   options = PARTS[kind]
   if callable(value):
-    name = getattr(value, '__name__', 'it')
-    raise UserError(
-      f'{key} is the function {name}; give the {kind.__name__} that it '
-      f'returns, {key.rpartition(".")[2]}={name}(...).'
-    )
+    raise _not_called(value, kind.__name__, key)
   if not isinstance(value, str | Mapping):
     raise UserError(
       f'{key}={value!r} has the wrong type; {key}.name takes '

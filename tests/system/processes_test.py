@@ -591,6 +591,20 @@ def test_processes_with_different_settings_are_refused(tmp_path, flag, message):
   assert not (tmp_path / 'run').exists()
 
 
+def run_one_of_one(folder, *flags, **environment):
+  """Runs a process that is the only one of a distributed run."""
+  return program.run(
+    folder,
+    *program.DIGITS,
+    '--distributed',
+    f'--coordinator=127.0.0.1:{ports.free()}',
+    '--num_processes=1',
+    '--process_id=0',
+    *flags,
+    **environment,
+  )
+
+
 @pytest.mark.parametrize(
   'flags, message',
   [
@@ -604,15 +618,7 @@ def test_processes_with_different_settings_are_refused(tmp_path, flag, message):
 def test_bad_flags_of_several_processes_have_messages_of_their_own(
   tmp_path, flags, message
 ):
-  ended = program.run(
-    tmp_path,
-    *program.DIGITS,
-    '--distributed',
-    f'--coordinator=127.0.0.1:{ports.free()}',
-    '--num_processes=1',
-    '--process_id=0',
-    *flags,
-  )
+  ended = run_one_of_one(tmp_path, *flags)
   assert ended.code == errors.USER_ERROR_EXIT
   assert (
     ended.err.startswith(message) and '--distributed needs' not in ended.err
@@ -620,15 +626,8 @@ def test_bad_flags_of_several_processes_have_messages_of_their_own(
 
 
 def test_the_coordinator_is_not_asked_for_through_a_proxy(tmp_path):
-  ended = program.run(
-    tmp_path,
-    *program.DIGITS,
-    '--distributed',
-    f'--coordinator=127.0.0.1:{ports.free()}',
-    '--num_processes=1',
-    '--process_id=0',
-    '--step_timeout_s=40',
-    https_proxy='http://127.0.0.1:9',
+  ended = run_one_of_one(
+    tmp_path, '--step_timeout_s=40', https_proxy='http://127.0.0.1:9'
   )
   assert ended.err == (
     'Several processes need --workdir, a folder that all of them see.\n'
