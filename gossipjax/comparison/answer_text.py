@@ -91,7 +91,7 @@ def seconds(row: Row) -> str:
 
 def _doubt(answer: Answer) -> list[str]:
   """What few seeds, steps or evaluations leave open; announces a command."""
-  doubts = next_comparison.never_exchanged(answer)
+  doubts = next_comparison.useless(answer)
   doubts += _too_few(answer) + _too_short(answer) + _too_rare(answer)
   hint = ' To decide, run:' if next_comparison.command(answer) else ''
   return [f'{"; ".join(doubts)}.{hint}'] if doubts else []

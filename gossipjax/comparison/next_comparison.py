@@ -4,6 +4,7 @@ import itertools
 import shlex
 from collections.abc import Iterator
 
+from gossipjax.comparison import scores
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.never_exchanged import SEVERAL
 
@@ -11,8 +12,10 @@ IN_PYTHON = 'gossipjax.compare'  # The `command` of a comparison from Python.
 
 
 def command(answer: Answer) -> str:
-  """Repeats the command with more seeds or steps; '' if neither is needed."""
-  due = dict(_due(answer))
+  """Repeats the command with more seeds or steps; '' if neither is needed, or
+  if the target is the score of a reference that learned nothing."""
+  unlearned = answer.share and answer.reference.unlearned is not None
+  due = {} if unlearned else dict(_due(answer))
   if not due:
     return ''
   if answer.command == IN_PYTHON:
@@ -40,7 +43,24 @@ def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
     yield 'steps', max(longer)
 
 
-def never_exchanged(answer: Answer) -> list[str]:
+def useless(answer: Answer) -> list[str]:
+  """Sentences about runs that show nothing of their strategy."""
+  return _learned_nothing(answer) + _never_exchanged(answer)
+
+
+def _learned_nothing(answer: Answer) -> list[str]:
+  rows = [row for row in answer.rows if row.unlearned is not None]
+  if not rows:
+    return []
+  names = ', '.join(row.name for row in rows)
+  share = scores.as_text('test_accuracy', max(r.unlearned or 0 for r in rows))
+  return [
+    f'{names} learned nothing: always naming the most frequent label has an '
+    f'accuracy of {share}; try a lower learning rate, or more steps'
+  ]
+
+
+def _never_exchanged(answer: Answer) -> list[str]:
   """A sentence for each run that never exchanged, with what it needs."""
   found = []
   for row in answer.rows:

@@ -59,6 +59,7 @@ TYPES = {
   'train_loss': float,
   'test_loss': float,
   'test_accuracy': float,
+  'most_frequent_label': float,
   'consensus_distance': float,
   'bytes_sent': int,
   'bytes_received': int,
@@ -138,6 +139,7 @@ def test_the_summary_has_the_documented_keys_with_their_types(summary):
     assert {key: type(run[key]) for key in TYPES} == TYPES
     assert {*network.PRESETS} <= {*run['comm_s']}
     assert all(type(s) is float and s > 0 for s in run['comm_s'].values())
+    assert run['most_frequent_label'] == 33 / 297  # Of the ten digits.
     assert run['workers'] == 4 and run['steps'] == 6 and run['bytes_sent'] > 0
     assert run['strategy']['name'] in resolve.STRATEGIES
 

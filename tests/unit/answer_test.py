@@ -1,5 +1,6 @@
 """The answer of a comparison: who is first, how sure that is, what it costs."""
 
+import numpy as np
 import pytest
 
 from gossipjax.comparison import (
@@ -8,6 +9,7 @@ from gossipjax.comparison import (
   answer_table,
   answer_text,
   certainty,
+  most_frequent,
   next_comparison,
   report_files,
   scores,
@@ -17,6 +19,7 @@ from gossipjax.comparison import (
 )
 from gossipjax.errors import UserError
 from gossipjax.results import crossing, reader, total_time
+from gossipjax.tasks.task import Task
 from tests.support import workdirs
 from tests.support.workdirs import record
 
@@ -39,14 +42,14 @@ def curve(accuracies, seconds=1.0, **given):
   ]
 
 
-def answer_of(folder, runs, config=None, claimed=None, **entries):
+def answer_of(folder, runs, config=None, claimed=None, ended=None, **entries):
   """The answer of a comparison that is finished with these records."""
   config = workdirs.config(**TWO) | (config or {})
   claimed = {'command': COMMAND, **(claimed or {})}
   workdirs.claim(folder, config, **claimed)
   for name, records in runs.items():
     seed = int(name.partition('-seed')[2] or 0)
-    workdirs.run(folder, name, records, seed=seed)
+    workdirs.run(folder, name, records, seed=seed, **(ended or {}))
   return answer.of(workdirs.finish(folder, **entries), reader.read(folder))
 
 
@@ -130,6 +133,46 @@ def test_a_run_shorter_than_its_period_is_advised_to_last_4_periods(tmp_path):
     tmp_path / 'c', runs, config | {'variants': {'dense': {}, 'rare': rare}}
   )
   assert 'never exchanged' not in ' '.join(answer_text.sentences(result))
+
+
+def test_runs_that_learned_nothing_are_named_first(tmp_path):
+  bad, good = curve((0.09, 0.11, 0.119)), curve((0.09, 0.11, 0.13))
+  half = {most_frequent.KEY: 0.11}
+  for name, dense, sparse, named in (
+    ('a', bad, good, 'dense learned nothing'),
+    ('b', bad, bad, 'dense, sparse learned nothing'),
+    ('c', good, good, ''),
+  ):
+    runs = {'dense': dense, 'sparse': sparse}
+    result = answer_of(tmp_path / name, runs, ended=half)
+    text = answer_text.sentences(result)
+    assert ('learned nothing' in text[1]) == bool(named)
+    assert text[1].startswith(named)
+    # More seeds of a target that means nothing are of no use.
+    assert (next_comparison.command(result) == '') == bool(named)
+  assert (
+    'has an accuracy of 11.00 %; try a lower learning rate'
+    in (answer_text.sentences(answer.of(*_read(tmp_path / 'a')))[1])
+  )
+  # A given target does mean something, and without the share nothing is known.
+  runs = {'dense': bad, 'sparse': good}
+  given = {'target_score': 'accuracy', 'target': 0.1}
+  assert next_comparison.command(
+    answer_of(tmp_path / 'd', runs, given, ended=half)
+  )
+  unknown = answer_text.sentences(answer_of(tmp_path / 'e', runs))
+  assert 'learned nothing' not in ' '.join(unknown)
+
+
+def _read(folder):
+  return reader.summary(folder), reader.read(folder)
+
+
+def test_the_most_frequent_label_is_that_of_held_out_examples():
+  task = Task(None, None, None, None, (np.ones((4, 2)), np.array([0, 2, 2, 1])))
+  assert most_frequent.share(task) == 0.5
+  for others in (np.ones((4, 2)), np.ones(4), np.ones((4, 3), np.int32)):
+    assert most_frequent.share(task._replace(test=(np.ones(4), others))) is None
 
 
 def test_a_run_that_stopped_because_a_worker_was_lost_is_reported(tmp_path):

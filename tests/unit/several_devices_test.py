@@ -171,6 +171,7 @@ def test_tables_show_bytes_and_seconds_within_a_worker():
   variant = check('x', given, given=Overrides(line()))
   *_, last = train(variant.run)
   entry = summarise(variant, last)
+  assert entry['most_frequent_label'] is None  # A regression has no labels.
   (row,) = table.rows(
     {'config': given.to_dict(), 'runs': [entry], 'commit': 'abc'}
   )
