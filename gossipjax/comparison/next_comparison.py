@@ -4,7 +4,6 @@ import itertools
 import shlex
 from collections.abc import Iterator
 
-from gossipjax.comparison import scores
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.never_exchanged import SEVERAL
 
@@ -14,7 +13,7 @@ IN_PYTHON = 'gossipjax.compare'  # The `command` of a comparison from Python.
 def command(answer: Answer) -> str:
   """Repeats the command with more seeds or steps; '' if neither is needed, or
   if the target is the score of a reference that learned nothing."""
-  unlearned = answer.share and answer.reference.unlearned is not None
+  unlearned = answer.share and answer.reference.unlearned
   due = {} if unlearned else dict(_due(answer))
   if not due:
     return ''
@@ -49,15 +48,14 @@ def useless(answer: Answer) -> list[str]:
 
 
 def _learned_nothing(answer: Answer) -> list[str]:
-  rows = [row for row in answer.rows if row.unlearned is not None]
-  if not rows:
-    return []
-  names = ', '.join(row.name for row in rows)
-  share = scores.as_text('test_accuracy', max(r.unlearned or 0 for r in rows))
-  return [
-    f'{names} learned nothing: always naming the most frequent label has an '
-    f'accuracy of {share}; try a lower learning rate, or more steps'
-  ]
+  found = []
+  for why in dict.fromkeys(r.unlearned for r in answer.rows if r.unlearned):
+    names = ', '.join(r.name for r in answer.rows if r.unlearned == why)
+    found.append(
+      f'{names} learned nothing: {why}; '
+      'try a lower learning rate, or more steps'
+    )
+  return found
 
 
 def _never_exchanged(answer: Answer) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from gossipjax.comparison import most_frequent, scores
+from gossipjax.comparison import scores, unlearned
 from gossipjax.comparison.variant import Variant
 from gossipjax.results import record_file
 from gossipjax.training.checkpoint import Store
@@ -55,7 +55,7 @@ def summarise(
     'executor': variant.run.executor.name,
     'seed': config.seed,
     'parameters': sum(x.size for x in jax.tree.leaves(variant.shapes[0])),
-    most_frequent.KEY: most_frequent.share(variant.run.task),
+    unlearned.KEY: unlearned.most_frequent_label(variant.run.task),
     'diverged': diverged,
     **{key: None if diverged else value for key, value in found.items()},
     **{key: getattr(last, key) for key in ('comm_s', 'wall_s', 'train_s')},

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossipjax.comparison import most_frequent, never_exchanged
+from gossipjax.comparison import never_exchanged, unlearned
 from gossipjax.comparison.targets import pick, share
 from gossipjax.results import crossing, total_time
 from gossipjax.results.reader import Run
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     stopped: the fewest steps after which a seed ended, since a round waited for
       a worker in vain; None if none did.
     period: of a variant that sent nothing, see `never_exchanged.period`.
-    unlearned: see `most_frequent.hardly_better`.
+    unlearned: see `unlearned.why`.
   """
 
   name: str
@@ -65,7 +65,7 @@ class Row(NamedTuple):
   planned: int
   stopped: int | None
   period: int | None
-  unlearned: float | None
+  unlearned: str
 
   @property
   def arrives(self) -> bool:
@@ -152,7 +152,7 @@ def row(
     max((run.config['steps'] for run in seeds if run), default=0),
     stopped,
     never_exchanged.period(filter(None, seeds)),
-    most_frequent.hardly_better(seeds),
+    unlearned.why(seeds, metric, higher),
   )
 
 

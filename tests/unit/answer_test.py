@@ -9,13 +9,13 @@ from gossipjax.comparison import (
   answer_table,
   answer_text,
   certainty,
-  most_frequent,
   next_comparison,
   report_files,
   scores,
   several,
   table,
   units,
+  unlearned,
 )
 from gossipjax.errors import UserError
 from gossipjax.results import crossing, reader, total_time
@@ -137,7 +137,7 @@ def test_a_run_shorter_than_its_period_is_advised_to_last_4_periods(tmp_path):
 
 def test_runs_that_learned_nothing_are_named_first(tmp_path):
   bad, good = curve((0.09, 0.11, 0.119)), curve((0.09, 0.11, 0.13))
-  half = {most_frequent.KEY: 0.11}
+  half = {unlearned.KEY: 0.11}
   for name, dense, sparse, named in (
     ('a', bad, good, 'dense learned nothing'),
     ('b', bad, bad, 'dense, sparse learned nothing'),
@@ -164,15 +164,36 @@ def test_runs_that_learned_nothing_are_named_first(tmp_path):
   assert 'learned nothing' not in ' '.join(unknown)
 
 
+def test_a_training_loss_that_rises_is_named_unless_the_score_is_better(
+  tmp_path,
+):
+  rising = {'train_loss': lambda s: 2.0 + s}
+  for name, scores_, given, named in (
+    ('a', (0.5, 0.4, 0.3), rising, True),
+    ('b', (0.5, 0.4, 0.6), rising, False),
+    ('c', (0.5, 0.4, 0.3), {}, False),  # Overfitting: the loss falls.
+    ('d', (0.5, 0.4, 0.3), {'train_loss': lambda s: 2 + s / 20}, False),
+  ):
+    runs = {'dense': curve(SCORES), 'sparse': curve(scores_, **given)}
+    text = ' '.join(answer_text.sentences(answer_of(tmp_path / name, runs)))
+    message = (
+      'sparse learned nothing: the training loss rose from 3.0000 to 5.0'
+    )
+    assert (message in text) == named == ('learned nothing' in text)
+
+
 def _read(folder):
   return reader.summary(folder), reader.read(folder)
 
 
 def test_the_most_frequent_label_is_that_of_held_out_examples():
   task = Task(None, None, None, None, (np.ones((4, 2)), np.array([0, 2, 2, 1])))
-  assert most_frequent.share(task) == 0.5
+  assert unlearned.most_frequent_label(task) == 0.5
   for others in (np.ones((4, 2)), np.ones(4), np.ones((4, 3), np.int32)):
-    assert most_frequent.share(task._replace(test=(np.ones(4), others))) is None
+    assert (
+      unlearned.most_frequent_label(task._replace(test=(np.ones(4), others)))
+      is None
+    )
 
 
 def test_a_run_that_stopped_because_a_worker_was_lost_is_reported(tmp_path):

@@ -1,0 +1,82 @@
+"""Runs that learned nothing, often since the learning rate is too high.
+
+Who of them reaches a score first says nothing about strategies.
+"""
+
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+
+from gossipjax.comparison import units
+from gossipjax.data.examples import labels_of
+from gossipjax.data.sources import Source
+from gossipjax.results.reader import Run
+from gossipjax.tasks.task import Task, count
+
+KEY = 'most_frequent_label'  # In the summary of a run.
+
+
+def most_frequent_label(task: Task) -> float | None:
+  """The share of the most frequent label among held-out examples.
+
+  Returns:
+    From 0 to 1: the accuracy of always naming that label. None if the test set
+    has no label for each example, as the last of its arrays or as the `labels`
+    of its source.
+  """
+  test = task.test
+  given = test.labels if isinstance(test, Source) else jax.tree.leaves(test)[-1]
+  total = count(test, 'task.test')
+  if given is None or (labels := labels_of(given, total)) is None:
+    return None
+  return float(np.unique(labels, return_counts=True)[1].max() / total)
+
+
+def why(runs: Iterable[Run | None], metric: str, higher: bool) -> str:
+  """How it shows that no run of a strategy learned anything; '' if one did.
+
+  Args:
+    runs: one for each seed; None if it diverged.
+    metric: the column of the score that they are judged by.
+    higher: whether large values of it are good.
+  """
+  reasons = [
+    _constant(run) or _rose(run, metric, higher) for run in runs if run
+  ]
+  return reasons[0] if reasons and all(reasons) else ''
+
+
+def _constant(run: Run) -> str:
+  """The best accuracy exceeds the share s of the most frequent label by less
+  than s (1 - s) / 10: 12 % for ten labels that are equally frequent."""
+  share = (run.summary or {}).get(KEY)
+  accuracy = _numbers(run, 'test_accuracy')
+  if share is None or not accuracy.size:
+    return ''
+  if accuracy.max() > share + share * (1 - share) / 10:
+    return ''
+  return (
+    'always naming the most frequent label has an accuracy of '
+    f'{100 * share:.2f} %'
+  )
+
+
+def _rose(run: Run, metric: str, higher: bool) -> str:
+  """From its first record to its last the training loss rose by more than a
+  tenth, and the score became worse."""
+  losses, scores = _numbers(run, 'train_loss'), _numbers(run, metric)
+  if not losses.size or not scores.size:
+    return ''
+  first, last = losses[0], losses[-1]
+  gained = (scores[-1] - scores[0]) * (1 if higher else -1)
+  if last - first <= abs(first) / 10 or gained >= 0:
+    return ''
+  return (
+    f'the training loss rose from {units.loss(first)} to {units.loss(last)}'
+  )
+
+
+def _numbers(run: Run, column: str) -> np.ndarray:
+  values = run.records.get(column, np.array([]))
+  return values[~np.isnan(values)]
