@@ -8,7 +8,7 @@ answer           which run reaches the target first, and how sure that is
 certainty        whether one run surely takes longer than another
 answer_text      the answer in words
 answer_basis     where its target and its seconds come from, in words
-unlearned        runs that learned nothing
+unlearned        runs that learned little or nothing
 never_exchanged  runs whose period is longer than their training
 next_comparison  the command that may decide what the answer leaves open
 answer_table     the answer as a table, and both as Markdown

@@ -52,7 +52,7 @@ def _learned_nothing(answer: Answer) -> list[str]:
   for why in dict.fromkeys(r.unlearned for r in answer.rows if r.unlearned):
     names = ', '.join(r.name for r in answer.rows if r.unlearned == why)
     found.append(
-      f'{names} learned nothing: {why}; '
+      f'{names} learned little or nothing: {why}; '
       'try a lower learning rate, or more steps'
     )
   return found

@@ -1,6 +1,7 @@
-"""Runs that learned nothing, often since the learning rate is too high.
+"""Runs that learned little or nothing.
 
-Who of them reaches a score first says nothing about strategies.
+Often their learning rate is too high. Who of them reaches a score first says
+nothing about strategies.
 """
 
 from collections.abc import Iterable
