@@ -48,6 +48,7 @@ def useless(answer: Answer) -> list[str]:
 
 
 def _learned_nothing(answer: Answer) -> list[str]:
+  """A sentence for each sign by which runs show that they learned nothing."""
   found = []
   for why in dict.fromkeys(r.unlearned for r in answer.rows if r.unlearned):
     names = ', '.join(r.name for r in answer.rows if r.unlearned == why)

@@ -6,13 +6,11 @@ nothing about strategies.
 
 from collections.abc import Iterable
 
-import jax
 import numpy as np
 
 from gossipjax.comparison import units
-from gossipjax.data.examples import labels_of
-from gossipjax.data.sources import Source
 from gossipjax.results.reader import Run
+from gossipjax.tasks.shares import known_labels
 from gossipjax.tasks.task import Task, count
 
 KEY = 'most_frequent_label'  # In the summary of a run.
@@ -23,13 +21,12 @@ def most_frequent_label(task: Task) -> float | None:
 
   Returns:
     From 0 to 1: the accuracy of always naming that label. None if the test set
-    has no label for each example, as the last of its arrays or as the `labels`
-    of its source.
+    has no label for each example, as the last of several arrays or as the
+    `labels` of its source.
   """
-  test = task.test
-  given = test.labels if isinstance(test, Source) else jax.tree.leaves(test)[-1]
-  total = count(test, 'task.test')
-  if given is None or (labels := labels_of(given, total)) is None:
+  total = count(task.test, 'task.test')
+  held_out = task._replace(train=task.test, labels=None)
+  if (labels := known_labels(held_out, total)) is None:
     return None
   return float(np.unique(labels, return_counts=True)[1].max() / total)
 

@@ -102,7 +102,7 @@ def _take_rows(examples: Any, rows: np.ndarray) -> Any:
   return take_rows(examples, rows)
 
 
-def _known_labels(task: Task, total: int) -> np.ndarray | None:
+def known_labels(task: Task, total: int) -> np.ndarray | None:
   """A label of each training example, int[total]; None if there is none."""
   labels = task.labels
   if labels is None and isinstance(task.train, Source):
@@ -126,7 +126,7 @@ def _check_held(
   if held is None:
     return
   kind, disjoint = 'labels', False
-  if (labels := _known_labels(task, total)) is None:
+  if (labels := known_labels(task, total)) is None:
     kind, labels = 'targets', _targets(task)
     if np.shape(labels) != (total,) or np.asarray(labels).dtype.kind != 'f':
       return
@@ -147,7 +147,7 @@ def _check_held(
 
 def _labels(task: Task, total: int) -> np.ndarray:
   """A label of each training example, int[total]."""
-  if (found := _known_labels(task, total)) is None:
+  if (found := known_labels(task, total)) is None:
     raise UserError(
       'split.name: dirichlet and label need a label of each training example, '
       'an integer; this task has none. Use iid or contiguous, or give the task '
