@@ -103,17 +103,12 @@ def means(of: str, *rows: Row) -> list[float]:
 def scored(run: Run, metric: str) -> bool:
   """Whether a training has a score. If it ended in virtual time before its
   first step, it has that of the initial model, which does not count."""
-  return run.records['step'][-1] > 0 and _has(run, metric)
-
-
-def _has(run: Run, column: str) -> bool:
-  return not np.isnan(run.records.get(column, np.array([np.nan]))).all()
+  return run.records['step'][-1] > 0 and run.numbers(metric).size > 0
 
 
 def curves(seeds: Iterable[Run | None], metric: str) -> list[np.ndarray]:
   """The scores of each seed that has some, [evaluations] each."""
-  found = [run.records[metric] for run in seeds if run and scored(run, metric)]
-  return [curve[~np.isnan(curve)] for curve in found]
+  return [run.numbers(metric) for run in seeds if run and scored(run, metric)]
 
 
 def row(
@@ -157,7 +152,7 @@ def row(
 
 
 def _stopped(runs: Iterable[Run]) -> int | None:
-  lost = (run for run in runs if _has(run, 'lost_worker'))
+  lost = (run for run in runs if run.numbers('lost_worker').size)
   return min((int(run.records['step'][-1]) for run in lost), default=None)
 
 

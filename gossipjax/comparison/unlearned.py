@@ -49,7 +49,7 @@ def _constant(run: Run) -> str:
   """The best accuracy exceeds the share s of the most frequent label by less
   than s (1 - s) / 10: 12 % for ten labels that are equally frequent."""
   share = (run.summary or {}).get(KEY)
-  accuracy = _numbers(run, 'test_accuracy')
+  accuracy = run.numbers('test_accuracy')
   if share is None or not accuracy.size:
     return ''
   if accuracy.max() > share + share * (1 - share) / 10:
@@ -63,7 +63,7 @@ def _constant(run: Run) -> str:
 def _rose(run: Run, metric: str, higher: bool) -> str:
   """From its first record to its last the training loss rose by more than a
   tenth, and the score became worse."""
-  losses, scores = _numbers(run, 'train_loss'), _numbers(run, metric)
+  losses, scores = run.numbers('train_loss'), run.numbers(metric)
   if not losses.size or not scores.size:
     return ''
   first, last = losses[0], losses[-1]
@@ -73,8 +73,3 @@ def _rose(run: Run, metric: str, higher: bool) -> str:
   return (
     f'the training loss rose from {units.loss(first)} to {units.loss(last)}'
   )
-
-
-def _numbers(run: Run, column: str) -> np.ndarray:
-  values = run.records.get(column, np.array([]))
-  return values[~np.isnan(values)]

@@ -46,6 +46,10 @@ class Run(NamedTuple):
     """The name of the variant, without the seed that `config.seeds` adds."""
     return without_seed(self.name, self.config['seed'])
 
+  def numbers(self, column: str) -> np.ndarray:
+    """A column of the records without NaN; empty if there is no such one."""
+    return (x := self.records.get(column, _NONE))[~np.isnan(x)]
+
 
 def read(*workdirs: str | pathlib.Path, lost: bool = False) -> list[Run]:
   """Returns all variants with a record, in the order of arguments and configs.
@@ -153,8 +157,8 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
       )
     if version != SCHEMA:
       raise UserError(
-        f'{folder} has schema version {version}, this gossipjax '
-        f'reads {SCHEMA}; use the one that wrote it.'
+        f'{folder} has schema version {version}, this gossipjax reads '
+        f'{SCHEMA}; use the one that wrote it.'
       )
 
 
