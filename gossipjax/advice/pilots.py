@@ -20,7 +20,7 @@ from gossipjax.advice.pilot_config import config_of
 from gossipjax.advice.pilot_plan import Plan, candidates, planned
 from gossipjax.advice.ranking import DENSE, Curve, Rank
 from gossipjax.advice.risk import Risk
-from gossipjax.comparison import scores
+from gossipjax.comparison import scores, unlearned
 from gossipjax.comparison.targets import share_of
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
@@ -90,6 +90,14 @@ class Bench:
         f'{scores.as_text(metric, curve.scores[-1])}'
       )
     return curve
+
+  def learned_nothing(self, rank: Rank) -> str:
+    """See `unlearned.why`, for the pilots of a rank."""
+    first = self._configs[DENSE].seed
+    seeds = range(first, first + rank.seeds)
+    pilots = (Pilot(rank.candidate, rank.steps, seed) for seed in seeds)
+    folders = map(self._place, pilots)
+    return unlearned.in_folders(folders, self.metric, self.higher)
 
   def _place(self, pilot: Pilot) -> pathlib.Path:
     name, rate = pilot.candidate

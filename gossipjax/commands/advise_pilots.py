@@ -19,6 +19,7 @@ from gossipjax.advice import (
   recommendation,
   tuned,
 )
+from gossipjax.advice.choice import dense_of
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import Pilot
 from gossipjax.advice.ranking import DENSE, Candidate, Rank
@@ -30,6 +31,11 @@ from gossipjax.results import reservation, total_time
 
 _TOO_MANY = (
   f'Not tried, since {pilot_plan.MAX_STRATEGIES} others are more promising'
+)
+_LEARNED_NOTHING = (
+  'all-reduce learned little or nothing in its pilots of {} steps: {}. Seconds '
+  'to its best score mean little; try another optimizer.learning_rate, or more '
+  'config.steps.\n'
 )
 _NO_FASTER = f'Not tried, since a step saves less than {100 * NOISE:.0f} % here'
 
@@ -78,6 +84,8 @@ def attempt(
       return
     ranks = rounds[-1]
     show('Tried', recommendation.rows(ranks, bench.metric))
+    if why := bench.learned_nothing(dense_of(ranks)):
+      print(_LEARNED_NOTHING.format(ranks[0].steps, why))
     more = '' if given.tune else f'{again} --tune'
     share = share_of(config)
     print(recommendation.tried(ranks, config.steps, more, share))

@@ -4,11 +4,13 @@ Often their learning rate is too high. Who of them reaches a score first says
 nothing about strategies.
 """
 
+import pathlib
 from collections.abc import Iterable
 
 import numpy as np
 
 from gossipjax.comparison import units
+from gossipjax.results import record_file, workdir
 from gossipjax.results.reader import Run
 from gossipjax.tasks.shares import known_labels
 from gossipjax.tasks.task import Task, count
@@ -43,6 +45,23 @@ def why(runs: Iterable[Run | None], metric: str, higher: bool) -> str:
     _constant(run) or _rose(run, metric, higher) for run in runs if run
   ]
   return reasons[0] if reasons and all(reasons) else ''
+
+
+def in_folders(
+  folders: Iterable[pathlib.Path], metric: str, higher: bool
+) -> str:
+  """As `why`, for the folders of short finished runs, one for each seed."""
+  runs = (
+    Run(
+      folder.parent,
+      folder.name,
+      {},
+      record_file.columns(folder / workdir.RECORDS),
+      workdir.summary(folder),
+    )
+    for folder in folders
+  )
+  return why(runs, metric, higher)
 
 
 def _constant(run: Run) -> str:

@@ -73,34 +73,14 @@ def choose(
   return chosen
 
 
-def at_an_edge(
-  chosen: Mapping[str, grid.Point], rows: Sequence[Row]
-) -> list[str]:
-  """A sentence for each chosen number at an end of what its variant tried."""
-  tried = lambda name, key: [r.get(key) for r in rows if r['variant'] == name]
-  return [
-    f'{variant}: {key}={value} is at an edge of the grid; the best may lie '
-    'beyond.'
-    for variant, point in chosen.items()
-    for key, value in point.items()
-    if isinstance(value, int | float)
-    and not isinstance(value, bool)
-    and value in _ends(tried(variant, key))
-  ]
-
-
-def _ends(values: Sequence[object]) -> tuple[float, float]:
-  numbers = [v for v in values if isinstance(v, int | float)]
-  return min(numbers), max(numbers)
-
-
 def markdown(
   rows: Sequence[Row],
   values: grid.Grid,
   metric: str,
   chosen: Mapping[str, grid.Point],
+  doubts: Sequence[str] = (),
 ) -> str:
-  """The text of trials.md: chosen points, all points, points per variant."""
+  """The text of trials.md: chosen points, doubts about them, all points."""
   points = by_point(rows, list(values), metric)
   picked = [
     {
@@ -110,10 +90,10 @@ def markdown(
     }
     for variant, point in chosen.items()
   ]
-  edges = ''.join(f'- {line}\n' for line in at_an_edge(chosen, rows))
+  listed = ''.join(f'- {doubt}\n' for doubt in doubts)
   return (
     f'# Equal tuning\n{NOTE.format(metric=metric)}\n'
-    f'{_table(picked, values, metric)}\n\n{edges}\n## Points\n\n'
+    f'{_table(picked, values, metric)}\n\n{listed}\n## Points\n\n'
     f'{_table(points, values, metric)}\n\ntrials.csv has every trial; commit '
     f'{workdir.provenance()["commit"]}.\n'
   )

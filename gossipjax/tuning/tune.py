@@ -19,7 +19,13 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.results import reservation, workdir
 from gossipjax.tasks import checks
 from gossipjax.tasks.task import Task
-from gossipjax.tuning import best_points, config_source, grid, trials
+from gossipjax.tuning import (
+  best_points,
+  config_source,
+  doubts,
+  grid,
+  trials,
+)
 
 Row = trials.Row
 
@@ -90,9 +96,9 @@ def best(
     rows = trials.run(plan, processes, show_row, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
     chosen = best_points.choose(rows, values, metric, task.higher_is_better)
-    pinned = config_source.pin(config, chosen)
-    table = best_points.markdown(rows, values, metric, chosen)
-    tuned = Tuned(chosen, rows, pinned, table)
+    doubtful = doubts.of(chosen, plan, rows, metric, task.higher_is_better)
+    table = best_points.markdown(rows, values, metric, chosen, doubtful)
+    tuned = Tuned(chosen, rows, config_source.pin(config, chosen), table)
     _write(folder, tuned)
   return tuned
 

@@ -294,3 +294,13 @@ def test_the_printed_command_quotes_a_folder_with_a_space(
   )
   assert ended.code == 0, ended.err
   assert f"run '--config={tmp_path}/my runs/tuned.py'" in ended.out
+
+
+def test_tuning_in_which_nothing_was_learned_says_so(tmp_path):
+  rates = {'optimizer.learning_rate': (1e-9, 2e-9)}
+  table = tune.best(small('all_reduce'), rates, 1, tmp_path / 'run').table
+  assert re.search(
+    r'- all_reduce learned little or nothing at its best point: always naming '
+    r'the most frequent label has an accuracy of \d+\.\d\d %',
+    table,
+  )

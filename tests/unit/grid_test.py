@@ -5,9 +5,11 @@ from concurrent.futures import Future
 
 import pytest
 
+from gossipjax.comparison import unlearned
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.tuning import best_points, grid, trials
+from gossipjax.tuning import best_points, doubts, grid, trials
+from tests.support import workdirs
 from tests.support.tuning import small
 
 ROWS = [
@@ -57,29 +59,24 @@ def test_none_is_a_value_of_a_grid(none, best):
   values = {'k': (None, 128)}
   chosen = best_points.choose(rows, values, 'validation_accuracy')
   assert chosen == {'x': {'k': best}}
-  assert best_points.at_an_edge(chosen, rows) == (
+  assert doubts.at_an_edge(chosen, rows) == (
     ['x: k=128 is at an edge of the grid; the best may lie beyond.']
     if best
     else []
   )
 
 
-def test_the_table_says_which_values_are_at_an_edge():
-  values = {'a.k': (1, 2, 3)}
-  text = best_points.markdown(
-    ROWS,
-    values,
-    'validation_loss',
-    best_points.choose(ROWS, values, 'validation_loss'),
-  )
-  assert 'x: a.k=3 is at an edge' in text
+def test_the_table_lists_doubts_about_chosen_values():
+  values, metric = {'a.k': (1, 2, 3)}, 'validation_loss'
+  chosen = best_points.choose(ROWS, values, metric)
+  edges = doubts.at_an_edge(chosen, ROWS)
+  text = best_points.markdown(ROWS, values, metric, chosen, edges)
+  assert '- x: a.k=3 is at an edge' in text
   assert '| x | 3 | 0.2 | 0.141 | 2 | 0 |' in re.sub(' +', ' ', text)
-  assert 'edge' not in best_points.markdown(
-    ROWS, values, 'validation_accuracy', {'x': {'a.k': 2}}
-  )
+  assert doubts.at_an_edge({'x': {'a.k': 2}}, ROWS) == []
   # With --budget a variant has tried a part of the grid only.
   tried = [row for row in ROWS if row['a.k'] in (1, 2)]
-  assert best_points.at_an_edge({'x': {'a.k': 2}}, tried)
+  assert doubts.at_an_edge({'x': {'a.k': 2}}, tried)
 
 
 def test_the_table_distinguishes_nearly_equal_values():
@@ -132,7 +129,7 @@ def test_a_value_may_be_a_list():
   ]
   chosen = best_points.choose(rows, given, 'validation_loss')
   assert chosen == {'x': {'task.sizes': [1]}}
-  assert best_points.at_an_edge(chosen, rows) == []
+  assert doubts.at_an_edge(chosen, rows) == []
   for wrong in (([1], [1]), ([1],)):
     with pytest.raises(UserError, match='two or more values, each once'):
       grid.check({'task.sizes': wrong}, [config])
@@ -192,8 +189,31 @@ def test_another_seed_draws_other_points():
 
 @pytest.mark.parametrize('value, edge', [(1, True), (2, False), (3, True)])
 def test_both_ends_of_a_grid_are_edges(value, edge):
-  found = best_points.at_an_edge({'x': {'a.k': value}}, ROWS)
+  found = doubts.at_an_edge({'x': {'a.k': value}}, ROWS)
   assert bool(found) is edge
+
+
+@pytest.mark.parametrize(
+  'best, named', [((0.1, 0.119), True), ((0.1, 0.13), False), ((), False)]
+)
+def test_a_variant_that_learned_nothing_at_its_best_point_is_named(
+  best, named, tmp_path
+):
+  """Its other points do not count, nor do seeds of which one learned."""
+  tried = []
+  for k, accuracies in ((1, (0.9, 0.9)), (2, best)):
+    for seed, accuracy in enumerate(accuracies):
+      records = [workdirs.record(1, test_accuracy=accuracy)]
+      name = f'k={k},seed={seed}'
+      workdirs.run(tmp_path, name, records, **{unlearned.KEY: 0.11})
+      tried.append(trials.Trial('x', {'k': k}, small(), tmp_path / name))
+  found = doubts.learned_nothing(
+    {'x': {'k': 2}}, tried, 'test_accuracy', higher=True
+  )
+  assert bool(found) is named
+  if named:
+    assert 'x learned little or nothing at its best point' in found[0]
+    assert '11.00 %; widen the grid' in found[0]
 
 
 def test_points_of_many_keys_have_separate_folders(tmp_path):

@@ -22,6 +22,7 @@ from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
 from gossipjax.advice.step_traffic import StepTraffic
+from gossipjax.comparison import unlearned
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.network import Link
@@ -582,6 +583,24 @@ def test_a_nan_score_counts_as_diverged(last, expected, tmp_path, monkeypatch):
   monkeypatch.setattr(trials, 'finish', finish)
   found = bench(tmp_path)(Pilot(Candidate(DENSE, 0.1), 20, 0))
   assert found.scores == expected and len(found.seconds) == len(expected)
+
+
+@pytest.mark.parametrize('last, named', [(0.11, True), (0.2, False)])
+def test_pilots_of_which_no_seed_learned_anything_are_known(
+  last, named, tmp_path
+):
+  mine = bench(tmp_path)
+  mine.metric, mine.higher = 'test_accuracy', True
+  candidate = Candidate(DENSE, 0.1)
+  for seed, score in enumerate((0.1, last)):
+    place = mine._place(Pilot(candidate, 20, seed))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    records = [workdirs.record(1, test_accuracy=score)]
+    share = {unlearned.KEY: 0.11}
+    workdirs.run(place.parent, place.name, records, **share)
+  scored = {candidate: [Curve([0.1, last], [1.0, 2.0])] * 2}
+  (rank,) = ranked(scored, 20, 20, True)
+  assert ('most frequent label' in mine.learned_nothing(rank)) is named
 
 
 def test_goals_come_from_the_best_rate_of_all_reduce():
