@@ -3,8 +3,8 @@
 The core:
   aggregator      the types Aggregator and Strategy; chain, every
   async_exchange  kinds of exchange between asynchronous workers
-  collectives     moves bytes between workers, as only engine also does;
-                  counts them
+  collectives     sends data between workers and counts the bytes; besides it,
+                  only engine sends
   traffic         a bill: bytes, messages and rounds of one worker
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link

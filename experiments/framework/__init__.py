@@ -4,7 +4,9 @@ claim                 the interface of a claim: finding, flags, and how
                       cases are counted into a verdict
 finding_files         finding.json, and the tables made from it
 notes                 the notes of a claim, from experiments/notes
-results_page          RESULTS.md, README's tables, the runs that advise knows
+results_page          RESULTS.md, tables of README.md and docs, and the runs
+                      that advise knows
+page_tables           tables in pages that are written by hand
 known_runs_file       known_runs.csv of the package: the runs that advise knows
 figures               drawing functions that the figures of claims share
 points                plots of points, in lines or with names beside them

@@ -1,4 +1,4 @@
-"""RESULTS.md, README's tables and the runs that `advise` knows.
+"""RESULTS.md, tables of README.md and docs, and the runs that `advise` knows.
 
     python -m experiments.framework.results_page           writes them
     python -m experiments.framework.results_page --check   fails if one is stale
@@ -10,7 +10,6 @@ experiments/runs.
 
 import pathlib
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from absl import app, flags
@@ -20,11 +19,11 @@ from experiments.framework import (
   known_runs_file,
   strategy_table,
 )
+from experiments.framework.page_tables import COMMAND, filled, markdown
 from experiments.framework.seed_statistics import BYTES
 from gossipjax.advice import known_file
 from gossipjax.commands import command_line, console
 from gossipjax.comparison.units import duration, size
-from gossipjax.errors import UserError
 from gossipjax.results import workdir
 
 CHECK = flags.DEFINE_bool(
@@ -33,8 +32,9 @@ CHECK = flags.DEFINE_bool(
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = finding_files.RESULTS
 TUNED = 'held-out accuracy, tuned equally'
+PER_WORKER = 'bytes per worker and step'  # Columns of scale.
+IN_TOTAL = 'bytes of all workers per step'
 TUNED_ON = 'fashion-dense'  # Workload of the README's scores.
-COMMAND = 'python -m experiments.framework.results_page'
 HEAD = pathlib.Path(__file__).with_name('results_head.md').read_text('utf-8')
 
 
@@ -64,7 +64,8 @@ def comparison_table(name: str, relative: bool) -> str:
   """Returns the README's table of a kept comparison.
 
   Args:
-    relative: whether to add a column of bytes over those of the first run.
+    relative: whether to add a column of bytes over those of the first run,
+      which is all_reduce.
   """
   runs = workdir.summary(RESULTS / name)['runs']
   rows = []
@@ -76,7 +77,8 @@ def comparison_table(name: str, relative: bool) -> str:
     }
     if relative:
       ratio = run['bytes_sent'] / runs[0]['bytes_sent']
-      row['bytes over those of the first'] = f'{ratio:.3g} x'
+      row['bytes over those of all_reduce'] = f'{ratio:.3g} x'
+    row[f'exchanges in {run["steps"]} steps'] = run['exchanges']
     seconds = duration(run['comm_s']['1gbe'])
     rows.append(row | {'communication on 1gbe (model)': seconds})
   return markdown(rows, right=list(rows[0])[1:])
@@ -118,41 +120,39 @@ def tuned_scores() -> dict[str, str]:
   return found
 
 
-def markdown(rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> str:
-  """Returns a Markdown table; the columns `right` are aligned to the right.
+def scale() -> str:
+  """Returns the table of docs/scale.md: bytes with ever more workers."""
+  by_method: dict[str, list[dict[str, Any]]] = {}
+  for found in finding_files.read(RESULTS / 'scale').rows:
+    by_method.setdefault(str(found['method']), []).append(found)
+  rows = []
+  for method, found in by_method.items():
+    sent = {f'P = {r["workers"]:,}': r[PER_WORKER] for r in found}
+    first, *_, last = sent.values()
+    row = {'method': method} | {name: size(sent[name]) for name in sent}
+    row['last over first'] = f'{float(f"{last / first:.3g}"):,g} x'
+    rows.append(row | {'all workers': size(found[-1][IN_TOTAL])})
+  return markdown(rows, right=list(rows[0])[1:])
 
-  Cells are not padded, which tabulate would do: then a longer cell would change
-  all lines of a committed file.
-  """
-  lines = [
-    list(rows[0]),
-    ['---:' if key in right else '---' for key in rows[0]],
-    *([str(cell) for cell in row.values()] for row in rows),
-  ]
-  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
-
-def readme() -> str:
-  """Returns README.md with its three tables made anew."""
-  text = (ROOT / 'README.md').read_text()
-  for name, table in {
-    'quickstart': comparison_table('quickstart', relative=False),
-    'fashion_mnist': comparison_table('fashion_mnist', relative=True),
-    'strategies': strategies(),
-  }.items():
-    begin, end = f'<!-- {name}: {COMMAND} -->\n', f'\n<!-- end of {name} -->'
-    if text.count(begin) != 1 or text.count(end) != 1:
-      raise UserError(f'README.md lacks {begin.strip()} or {end.strip()}.')
-    before, _, rest = text.partition(begin)
-    text = f'{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}'
-  return text
+def hand_written() -> dict[pathlib.Path, str]:
+  """Returns the pages that are written by hand, with their tables made anew."""
+  tables = {
+    ROOT / 'README.md': {
+      'quickstart': comparison_table('quickstart', relative=False),
+      'fashion_mnist': comparison_table('fashion_mnist', relative=True),
+      'strategies': strategies(),
+    },
+    ROOT / 'docs/scale.md': {'scale': scale()},
+  }
+  return {page: filled(page, tables[page]) for page in tables}
 
 
 def pages() -> dict[pathlib.Path, str]:
   """Returns the text of every generated file, by path."""
   found = {
     ROOT / 'RESULTS.md': results(),
-    ROOT / 'README.md': readme(),
+    **hand_written(),
     known_file.PATH: known_runs_file.text(),
   }
   for kept in findings():

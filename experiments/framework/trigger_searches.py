@@ -62,7 +62,7 @@ COUNTS = {'local': bytes_of_all, 'all': workloads.busiest_bytes}
 
 
 def size_of_exchange(method: str, workers: int) -> float:
-  """Bytes of a worker's exchange over those on a ring, which are two models."""
+  """Bytes that a worker sends in an exchange, over those on a ring."""
   if method == LOCAL_SGD:
     return (workers - 1) / workers
   return 0.5 if method in (CONSTANT_DRIFT, FIXED_EXPONENTIAL) else 1.0

@@ -6,8 +6,8 @@ by programs of Debian's vde2 that wait in between:
 
   interface - vde_switch - wirefilter - vde_switch - interface on the bridge
 
-They run in the namespace, so that they end with it, before other processes:
-a cable does not compute.
+They run in the namespace, so that they end with it. They have priority over
+other processes, because a real cable needs no CPU time.
 """
 
 import functools

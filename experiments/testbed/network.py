@@ -31,8 +31,8 @@ except ImportError:  # `_alone` says what to install.
 
 BRIDGE = 'gossip-br'
 INTERFACE = 'eth0'  # A worker's link inside its namespace.
-# Held as long as a testbed lives, and freed when it is killed: what has its
-# names while the lock is free was left behind.
+# A running testbed holds this lock; its end frees it, even if it is killed.
+# While the lock is free, interfaces with these names are leftovers.
 LOCK = pathlib.Path('/run/gossipjax-testbed.lock')
 _BUSY = 'Another testbed runs on this machine; wait for its end, or stop it.'
 _REFUSED = (

@@ -76,9 +76,10 @@ def _everywhere(
 
 
 def _cores(worker: int, workers: int) -> str:
-  """A worker's share of this machine's, such as '2,3': hosts compute apart.
+  """The cores of a worker, such as '2,3', since hosts share none.
 
-  Where it could go to any, a worker waits for threads that others' displace.
+  Threads of workers that may use all cores displace each other, and the workers
+  wait longer.
   """
   cores = sorted(os.sched_getaffinity(0))
   share = len(cores) // workers

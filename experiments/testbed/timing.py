@@ -35,10 +35,11 @@ class Timing(NamedTuple):
   """Of one exchange; the slowest process counts.
 
   Attributes:
-    seconds: all in all, from a common start; median of TURNS.
-    local_s: of that, with the others' messages echoed: what is no
-      communication.
-    selection_s: of that, what finds the entries to send, by JAX's profiler.
+    seconds: of the whole exchange, from a common start; median of TURNS.
+    local_s: of the same exchange when each process receives its own messages:
+      all but communication.
+    selection_s: the part of local_s that finds the entries to send, by JAX's
+      profiler.
     bytes, rounds, path_bytes: of `Traffic`, the largest over workers.
   """
 

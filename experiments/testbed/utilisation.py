@@ -1,10 +1,10 @@
 """The share of time that workers compute, measured and modelled, per method.
 
 Trainings in network namespaces, each kept as it comes. Seconds of computing are
-those of workers that never exchange. The model takes a method's step between
-namespaces whose links are as fast as the machine, which has in it what selects
-entries and copies messages, and puts what workers wait for on the slow link by
-their bills in the place of what they wait for on the fast one
+those of workers that never exchange. The model takes the measured step between
+namespaces on links of unlimited rate, which contains the selection of entries
+and copies of messages. From it, it subtracts the modelled wait on these links
+and adds the modelled wait on the slow link, both by the bills
 (gossipjax/network.py). Both links are fitted to single collectives between the
 same namespaces.
 """

@@ -11,10 +11,10 @@ from gossipjax.traffic import Traffic
 # A bill is a sum: it does not say which part of a message is unpaid, so the
 # audit cannot check that this part has no effect.
 _SHORT_BILL = (
-  '; bill everything that moves: the bill of a worker may cover a part of its '
-  'messages only if, at another audited step, the bills of all workers cover '
-  'all of theirs. Let the step choose what travels, the same for all workers, '
-  'or mask the whole exchange of a worker'
+  '; bill every message. A bill may leave out a part of the messages of a '
+  'worker only if another audited step bills all messages of all workers. Let '
+  'the step choose what travels, the same for all workers, or mask the whole '
+  'exchange of a worker'
 )
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
+UNITS = ((1e15, 'PB'), (1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
 
 def size(num_bytes: float, digits: int = 3) -> str:

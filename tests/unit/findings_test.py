@@ -145,29 +145,6 @@ def test_readme_has_the_tuned_score_of_every_strategy():
   assert {*results_page.tuned_scores()} == {*resolve.STRATEGIES}
 
 
-def test_the_page_about_scale_has_the_bytes_of_its_finding():
-  unit = {'MB': 1e6, 'GB': 1e9, 'TB': 1e12, 'PB': 1e15}
-  stated = {}
-  for line in (ROOT / 'docs/scale.md').read_text().splitlines():
-    cells = [cell.strip() for cell in line.strip('|').split('|')]
-    if cells[1:] and cells[1].split()[-1] in unit:
-      numbers = [cell.split() for cell in cells[1:5]]
-      stated[cells[0]] = [float(n) * unit[name] for n, name in numbers]
-  per_worker, in_total = (
-    'bytes per worker and step',
-    'bytes of all workers per step',
-  )
-  rows = {(r['method'], r['workers']): r for r in finding('scale').rows}
-  found = {
-    name: [rows[name, p][per_worker] for p in (16, 1024, 65_536)]
-    + [rows[name, 65_536][in_total]]
-    for name, _ in rows
-  }
-  assert set(stated) == set(found)
-  for name, numbers in stated.items():
-    np.testing.assert_allclose(numbers, found[name], rtol=6e-3)
-
-
 def test_no_stored_run_has_an_older_version():
   """Programs that read all of them, such as advise, would take it for new."""
   old = [
