@@ -6,6 +6,8 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jax.flatten_util import ravel_pytree
 
+from gossipjax.devices.platform import platform
+
 # In entries. For a smaller leaf a collective of its own takes longer than
 # copying it into a shared vector and back. Milliseconds per step with limits of
 # 0, 2^12, 2^14, 2^16 and infinity, for gossip on a ring of 8 emulated devices:
@@ -23,7 +25,7 @@ def ravel(tree):
     All leaves in one vector, and the function from it to a tree.
   """
   flat, unravel = ravel_pytree(tree)
-  fused = isinstance(flat, jax.core.Tracer) and jax.default_backend() == 'cpu'
+  fused = isinstance(flat, jax.core.Tracer) and platform() == 'cpu'
   if fused and 0 < flat.size < 2**31:  # Places are written by int32.
     leaves = (jnp.asarray(x, flat.dtype) for x in jax.tree.leaves(tree))
     flat = _joined(*(leaf.reshape(-1) for leaf in leaves))

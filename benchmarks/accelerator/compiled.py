@@ -24,6 +24,7 @@ from gossipjax.audit import comparison, hlo, schedule
 from gossipjax.audit.control_paths import control_paths
 from gossipjax.collectives import WORKERS
 from gossipjax.config import resolve
+from gossipjax.devices.platform import traced_for
 from gossipjax.local_step import make_worker, probe
 
 NUM_GPUS = eight_gpus.NUM_GPUS  # Workers, a device each.
@@ -92,9 +93,10 @@ def compile_for(
   )
   sharding = jax.NamedSharding(mesh, jax.P(WORKERS))
   on_mesh = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
-  lowered = executors.on_many_devices(program, mesh=mesh).lower(
-    *jax.tree.map(on_mesh, arguments)
-  )
+  with traced_for(targets[0].platform):
+    lowered = executors.on_many_devices(program, mesh=mesh).lower(
+      *jax.tree.map(on_mesh, arguments)
+    )
   text = lowered.compile(options or None).as_text()
   if text is None:
     raise ValueError('this version of JAX does not show what it compiled')

@@ -15,6 +15,7 @@ from jax import lax
 
 from gossipjax.compressors import bisection, bitmap
 from gossipjax.compressors.bisection import keys, search, without_ties
+from gossipjax.devices.platform import platform
 from gossipjax.norms import wide
 
 _ROOM = 8192  # Candidates at least; fewer would need a larger sample.
@@ -66,7 +67,7 @@ def _candidates(
 
 
 def _is_by_sorting(by_sorting: bool | None) -> bool:
-  return jax.default_backend() in _SORTING if by_sorting is None else by_sorting
+  return platform() in _SORTING if by_sorting is None else by_sorting
 
 
 def _sorted(numbers: jax.Array) -> jax.Array:

@@ -6,6 +6,7 @@ from jax import lax
 
 from gossipjax.compressors import largest
 from gossipjax.compressors.sparse import Sparse
+from gossipjax.devices.platform import platform
 
 # Of `jnp.searchsorted`: on a GPU one kernel in place of a loop of them.
 _METHODS = {'gpu': 'scan_unrolled'}
@@ -21,7 +22,7 @@ def ranks(
     values: in any order.
     side: 'left'; 'right' counts equal ones, too.
   """
-  method = _METHODS.get(jax.default_backend(), 'scan')
+  method = _METHODS.get(platform(), 'scan')
   return jnp.searchsorted(ordered, values, side, method=method)
 
 

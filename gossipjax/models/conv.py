@@ -17,6 +17,8 @@ from flax import linen as nn
 from jax import lax
 from jax.custom_batching import custom_vmap
 
+from gossipjax.devices.platform import platform
+
 Function = Callable[..., jax.Array]  # (images, kernel) -> images
 
 # Up to so many workers have a convolution each: gradients of a ResNet-8 are
@@ -107,7 +109,7 @@ def convolve(
   )
   dilations = rest['lhs_dilation'], rest['rhs_dilation']
   plain = {1} == {rest['feature_group_count'], *itertools.chain(*dilations)}
-  if (backend := jax.default_backend()) not in UNGROUPED_BACKENDS or not plain:
+  if (backend := platform()) not in UNGROUPED_BACKENDS or not plain:
     return ordinary(x, kernel)
   product: Callable[..., jax.Array] = ordinary
   if backend in MATMUL_BACKENDS:

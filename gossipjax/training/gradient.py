@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax.aggregator import Tree
+from gossipjax.devices.platform import platform
 from gossipjax.errors import UserError, nearest
 from gossipjax.tasks.task import Task
 
@@ -87,7 +88,7 @@ def _accumulated(gradient: Callable[..., Any], parts: int) -> Any:
       (state, zeros),
       (jnp.arange(parts), jax.tree.map(cut, batch)),
       # A convolution in a rolled loop is ten times slower on XLA's CPU.
-      unroll=parts if jax.default_backend() == 'cpu' else 1,
+      unroll=parts if platform() == 'cpu' else 1,
     )
     loss, grads = jax.tree.map(lambda x: x / parts, sums)
     return (loss, state), grads

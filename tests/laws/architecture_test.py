@@ -21,6 +21,7 @@ STRATEGIES = [
 # A unit (a package, or a single module) may import from the layers before its
 # own and from itself. A module is in the unit whose longest name matches it.
 LAYERS = (
+  {'gossipjax.devices.platform'},
   {
     'gossipjax.errors',
     'gossipjax.flatten',

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from gossipjax.devices.platform import traced_for
 from gossipjax.flatten import ravel
 
 TREES = {
@@ -39,6 +40,19 @@ def test_on_a_cpu_ravel_is_compiled_without_a_concatenation():
   program = lambda f: jax.jit(add(f)).lower(tree, 1.0).compile().as_text()
   assert 'concatenate' in program(ravel_pytree)  # Else `ravel` has no use.
   assert 'concatenate' not in program(ravel)
+
+
+@pytest.mark.skipif(jax.default_backend() != 'cpu', reason='Of CPUs.')
+def test_a_program_is_traced_for_the_platform_that_will_run_it():
+  """Also a function that was traced for the CPU before, or for the other."""
+  inner = jax.jit(lambda tree: ravel(tree)[0])
+  program = lambda: str(jax.make_jaxpr(lambda t: inner(t))(TREES['layers']))
+  here = program()
+  with traced_for('cuda'):
+    there = program()
+  assert 'dynamic_update_slice' in here
+  assert 'dynamic_update_slice' not in there
+  assert program() == here
 
 
 def test_places_that_an_int32_cannot_name_are_not_written_by_it():
