@@ -16,7 +16,9 @@
 #SBATCH --signal=TERM@60
 set -euo pipefail
 
-# One GPU for a process; JAX asks SLURM who the others are.
+# One GPU for a process; JAX asks SLURM who the others are. A node whose GPU cannot
+# be used ends the job, instead of training on its CPU.
+export JAX_PLATFORMS=cuda
 export XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=true ${XLA_FLAGS:-}"
 # The network that NCCL takes, if it takes the wrong one by itself:
 # export NCCL_SOCKET_IFNAME=ib0 NCCL_DEBUG=INFO

@@ -216,8 +216,7 @@ def main(argv: list[str], interrupted: Any) -> None:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
   os.environ |= allocator.environment() | os.environ  # For the trainings.
-  # Several queues, and their trainings, share a GPU.
-  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+  gpus.share_memory()  # Several queues, and their trainings, share a GPU.
   if scale == 'gpu':
     gpus.require()  # Else CPU runs would be kept as a GPU's.
   check_minutes(MINUTES.value)

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from gossipjax import executors, network
+from gossipjax import network
 from gossipjax.advice import advise, known_table, known_workdirs
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
@@ -37,7 +37,6 @@ from gossipjax.comparison.certainty import NOISE
 from gossipjax.comparison.targets import share_of
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_minutes, require
-from gossipjax.training.run import devices
 
 
 def start(words: Sequence[str]) -> None:
@@ -102,7 +101,7 @@ def main(
     config.workers = given.workers
   advise.check(config)
   _tell_unused(config)
-  executors.emulate(devices([config]) if given.minutes > 0 else 1)
+  command_line.prepare_devices([config] if given.minutes > 0 else [])
   known = known_workdirs.with_kept(given.known, share_of(config))
   within = f', within groups {_link_text(link.group)}' if link.group else ''
   print(

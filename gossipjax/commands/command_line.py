@@ -5,12 +5,13 @@ import pathlib
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 
+from gossipjax import executors
 from gossipjax.commands import (
   console,
   flag_errors,
@@ -19,7 +20,9 @@ from gossipjax.commands import (
   streams,
 )
 from gossipjax.commands.words import check_used, joined
+from gossipjax.distributed import gpus
 from gossipjax.errors import UserError
+from gossipjax.training.run import devices
 
 _HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
 
@@ -180,3 +183,15 @@ def config() -> tuple[ConfigDict, str]:
     hint = f'; there are {", ".join(files)}' if files else ''
     raise UserError(f'--config={source}: there is no such file{hint}.')
   return flag.value, source.stem
+
+
+def prepare_devices(configs: Iterable[ConfigDict]) -> None:
+  """Emulates the devices that configs need on a CPU, and names unused GPUs."""
+  executors.emulate(devices(configs))
+  name_unused_gpus()
+
+
+def name_unused_gpus() -> None:
+  """Says why JAX takes the CPU, if this machine has GPUs."""
+  if why := gpus.unused():
+    console.say(f'{why} Training goes on with the CPU.')

@@ -32,7 +32,7 @@ from gossipjax.commands import command_line, console, same_everywhere
 from gossipjax.comparison import progress
 from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
-from gossipjax.distributed import allocator, gpus, processes, shared_folder
+from gossipjax.distributed import allocator, processes, shared_folder
 from gossipjax.engine import ray_cluster
 from gossipjax.errors import UserError
 from gossipjax.results import inputs, machine, provenance, reservation
@@ -100,8 +100,7 @@ def main(
   shared_folder.check(folder)
   if given.resume:
     processes.run_in_first(lambda: reservation.require_folder(folder))
-  if why := gpus.unused():
-    console.say(f'{why} Training goes on with the CPU.')
+  command_line.name_unused_gpus()
   began = time.monotonic()
   with progress.Bar() as bar:
     summary = compare(

@@ -18,12 +18,10 @@ from collections.abc import Callable, Sequence
 from absl import flags
 from ml_collections import config_flags
 
-from gossipjax import executors
 from gossipjax.commands import command_line, console
 from gossipjax.config.variants import variants
-from gossipjax.distributed import processes
+from gossipjax.distributed import gpus, processes
 from gossipjax.errors import UserError
-from gossipjax.training.run import devices
 from gossipjax.tuning import grid, trials, tune
 
 
@@ -65,7 +63,9 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
       'at the same time, on this machine.'
     )
   config, name = command_line.config()
-  executors.emulate(devices(run for _, run in variants(config)))
+  if flags.FLAGS.processes > 1:
+    gpus.share_memory()
+  command_line.prepare_devices(run for _, run in variants(config))
   given = flags.FLAGS
   folder = console.workdir(f'tune-{name}')
   tuned = tune.best(

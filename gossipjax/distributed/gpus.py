@@ -4,6 +4,7 @@ JAX goes on without them, on the CPU, unless JAX_PLATFORMS asks for them.
 """
 
 import ctypes
+import os
 import traceback
 from importlib import metadata
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from gossipjax.errors import UserError
 # CUDA of the wheels -> the oldest driver for it.
 # https://docs.jax.dev/en/latest/installation.html
 DRIVERS = {12: 525, 13: 580}
-INSTALL = 'pip install -r requirements.txt'
+INSTALL = 'pip install -r requirements.txt'  # With wheels for INSTALLED.
+INSTALLED = 12
 
 
 class GpuStatus(NamedTuple):
@@ -88,12 +90,12 @@ def explanation(machine: GpuStatus) -> str:
       'The NVIDIA driver shows no GPU; check `nvidia-smi` and '
       'CUDA_VISIBLE_DEVICES, or run on a CPU with JAX_PLATFORMS=cpu.'
     )
-  if not machine.wheels:
+  needed = min(machine.wheels, default=INSTALLED)
+  if not machine.wheels and machine.driver >= needed:
     return (
       f'JAX is installed without CUDA; `{INSTALL}` adds its wheels for CUDA '
-      f'{_newest(machine.driver)}.'
+      f'{INSTALLED}.'
     )
-  needed = min(machine.wheels)
   if machine.driver < needed:
     return (
       f'The NVIDIA driver supports CUDA {machine.driver:g}, and the wheels of '
@@ -118,21 +120,26 @@ def of_error(error: Exception) -> str:
   return explanation(gpu_status()) or ' '.join(str(error).split())[:300]
 
 
-def _newest(driver: float) -> int:
-  """The newest CUDA of wheels that a driver supports; 12 if none."""
-  return max((cuda for cuda in DRIVERS if cuda <= driver), default=12)
-
-
 def _older_wheels(driver: float) -> str:
   if driver < min(DRIVERS):
     return '.'
-  return f", or the older wheels: pip install 'jax[cuda{_newest(driver)}]'."
+  newest = max(cuda for cuda in DRIVERS if cuda <= driver)
+  return f", or the older wheels: pip install 'jax[cuda{newest}]'."
 
 
 def require() -> None:
   """Raises a UserError if JAX has no GPU."""
   if why := explanation(gpu_status()):
     raise UserError(why)
+
+
+def share_memory() -> None:
+  """Lets several processes use one GPU, also those that this one starts.
+
+  By default the first process of JAX takes three quarters of its memory. Has to
+  be called before JAX uses a device.
+  """
+  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
 
 
 def unused() -> str:

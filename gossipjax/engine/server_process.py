@@ -16,7 +16,11 @@ ONE_THREAD = '--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1'
 
 
 def prepare(config: dict[str, Any]) -> Setup:
-  """Sets one thread and makes the setup; before JAX's backend starts."""
+  """Sets one CPU thread and makes the setup; before JAX's backend starts.
+
+  Without this every process would take most of a GPU's memory.
+  """
+  jax.config.update('jax_platforms', 'cpu')
   os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {ONE_THREAD}'
   return of_config(config)
 

@@ -188,9 +188,10 @@ def task(
 
 def devices(configs: Iterable[ConfigDict]) -> int:
   """Devices to emulate for these runs; virtual time or an engine needs one."""
-  return max(
-    1
-    if config.get('cluster') or config.get('engine')
-    else config.workers * inner.devices(config)
+  in_lock_step = (
+    config
     for config in configs
+    if not (config.get('cluster') or config.get('engine'))
   )
+  needed = (config.workers * inner.devices(config) for config in in_lock_step)
+  return max(needed, default=1)

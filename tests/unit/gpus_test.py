@@ -19,7 +19,8 @@ from tests.support import program
     (GpuStatus(12.4, 1, (12,), ''), ''),
     (GpuStatus(None, 0, (12,), 'no'), 'no NVIDIA driver .*install one'),
     (GpuStatus(12.4, 0, (12,), 'no'), 'shows no GPU; check `nvidia-smi`'),
-    (GpuStatus(13.0, 8, (), 'no'), 'without CUDA; `pip install .*CUDA 13'),
+    (GpuStatus(13.0, 8, (), 'no'), 'without CUDA; `pip install .*CUDA 12'),
+    (GpuStatus(11.4, 8, (), 'no'), r'CUDA 11.4.*driver 525 or newer\.$'),
     (
       GpuStatus(11.4, 1, (12,), 'no'),
       r'CUDA 11.4.*driver 525 or newer\.$',
