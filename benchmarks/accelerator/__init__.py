@@ -6,13 +6,12 @@
 
 A call makes the measures that DIR lacks, of the named parts or of all. It ends
 within its minutes, together with all processes that it started. Parts share the
-minutes evenly, but the part laws gets at least 4 if 8 or more are left, as its
-tests would not begin with fewer; a part leaves unused minutes to the next. Each
-measure is a line of JSON in DIR/PART.jsonl, kept as soon as it is made; reasons
-of failures are in DIR/failed.jsonl. Compiled programs are in DIR-programs,
-unless JAX_COMPILATION_CACHE_DIR names another folder. The parts laws and
-compiled each use several processes in parallel: half as many as there are
-cores, at most 8, or --processes.
+minutes evenly; a part leaves unused minutes to the next. Each measure is a line
+of JSON in DIR/PART.jsonl, kept as soon as it is made, for each kind of device;
+reasons of failures are in DIR/failed.jsonl. Compiled programs are in
+DIR-programs, unless JAX_COMPILATION_CACHE_DIR names another folder. The parts
+laws and compiled each use several processes in parallel: half as many as there
+are cores, at most 8, or --processes.
 
 laws        1  laws, executors and golden figures on this backend
 throughput  2  images/s, tokens/s and memory of virtual workers

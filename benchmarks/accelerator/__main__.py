@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 
 from benchmarks import accelerator
-from benchmarks.accelerator import children, measures
+from benchmarks.accelerator import children, eight_gpus, measures
 from gossipjax import executors
 from gossipjax.commands import console
 from gossipjax.distributed import gpus
@@ -24,9 +24,6 @@ PARTS = ('laws', 'selection', 'compiled', 'throughput', 'traces', 'training')
 # processes make them in parallel.
 SHARED = ('laws', 'compiled')
 WITHOUT_GPU = ('compiled',)
-# Least minutes of a part, if twice as many are left: with fewer it would never
-# begin its longest measure, see `Measure.least_s`.
-MIN_MINUTES = {'laws': 4.0}
 MAX_PROCESSES = 8  # Processes of a part: each takes 0.5 GB of a GPU.
 TIMED_OUT = 3  # Exit code of a call that its time limit ended.
 GRACE_S = 15  # Seconds after its time within which a part has to end.
@@ -108,20 +105,13 @@ def _each_in_processes(flags: argparse.Namespace) -> None:
   _keep_programs(flags.out)
   for done, part in enumerate(flags.parts):
     parts = len(flags.parts) - done
-    share = measures.Clock(_share(part, clock.left() / 60, parts))
+    share = measures.Clock(clock.left() / 60 / parts)
     crashed = True
     while crashed and share.left() > 0:
       codes = _in_processes(part, flags, share.left())
       if USER_ERROR_EXIT in codes:
         sys.exit(USER_ERROR_EXIT)
       crashed = any(code is not None and code < 0 for code in codes)
-
-
-def _share(part: str, left: float, parts: int) -> float:
-  """Returns the next part's minutes: an even share of those left, or its least
-  if that is more, and at most half of those left."""
-  least = MIN_MINUTES.get(part, 0.0)
-  return max(left / parts, least if least <= left / 2 else 0.0)
 
 
 def _in_processes(
@@ -168,7 +158,7 @@ def _make(part: str, flags: argparse.Namespace) -> None:
   on_gpu = not flags.rehearse and part not in WITHOUT_GPU
   _choose('cuda,cpu' if on_gpu else 'cpu')
   # Tests, trainings and PyTorch share the device with this process.
-  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+  gpus.share_memory()
   if on_gpu:
     gpus.require()
   else:
@@ -180,6 +170,10 @@ def _make(part: str, flags: argparse.Namespace) -> None:
     wanted = module.measures(flags.rehearse)
     if flags.rehearse:
       wanted = measures.rehearsed(wanted)
+    elif on_gpu:
+      wanted = measures.of_device(wanted, jax.devices()[0].device_kind)
+    else:
+      eight_gpus.devices(small=False)  # Fails at once without CUDA.
     lines = measures.make_missing(flags.out, part, wanted, clock)
   for line in lines:
     print(line, flush=True)

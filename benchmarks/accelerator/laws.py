@@ -8,6 +8,7 @@ must be equal in float32; in lower precisions they may differ for strategies
 whose traffic depends on the gradients.
 """
 
+import ast
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -22,26 +23,34 @@ from tests.laws import audit_test, golden_test
 
 # Strategies of the audit test, and two whose boxes or codes have own widths.
 KINDS = (*audit_test.KINDS, 'ok_topk', 'qsgd')
-# Files of tests -> processes of pytest; compiling takes most of the time.
-LAWS = {'tests/laws/contract_test.py': 8, 'tests/laws/executors_test.py': 2}
-FEW = ['-k', 'any_number_of_workers or less_than_one']  # In a rehearsal.
-# Guessed time of a file of tests, whose results are lost if it is cut off.
-LEAST_S = 180.0
+LAWS = ('tests/laws/contract_test.py', 'tests/laws/executors_test.py')
+FEW = ('any_number_of_workers', 'less_than_one')  # In names, for a rehearsal.
+PROCESSES = 2  # Of pytest for a law; several laws are tested in parallel.
+# Guessed time of a law, whose results are lost if it is cut off.
+LEAST_S = 50.0
 
 
 def measures(small: bool) -> Iterator[Measure]:
-  """Yields the files of laws, which take longest, then the golden figures."""
-  for file in [*LAWS][1:] if small else LAWS:
-    yield Measure(
-      {'tests': file},
-      lambda left, file=file: _law(file, small, left),
-      LEAST_S,
-    )
+  """Yields the laws, which take longest, then the golden figures."""
+  for law in _laws():
+    if not small or (LAWS[1] in law and any(name in law for name in FEW)):
+      yield Measure(
+        {'tests': law}, lambda left, law=law: _law(law, small, left), LEAST_S
+      )
   for name in ('all_reduce',) if small else resolve.STRATEGIES:
     yield _golden(name, 'float32')
   for name in ('topk',) if small else KINDS:
     for precision in ('tensorfloat32', 'bfloat16'):
       yield _golden(name, precision)
+
+
+def _laws() -> Iterator[str]:
+  """Yields the laws as pytest names them, such as a_test.py::test_law."""
+  for file in LAWS:
+    tree = ast.parse((pytest_runs.ROOT / file).read_text())
+    for node in tree.body:
+      if isinstance(node, ast.FunctionDef) and node.name.startswith('test_'):
+        yield f'{file}::{node.name}'
 
 
 def _golden(name: str, precision: str) -> Measure:
@@ -83,19 +92,18 @@ def _by_shapes(name: str) -> bool:
   return step_traffic.per_step(strategy, params, 2, [0], sample=None).exact
 
 
-def _law(file: str, small: bool, left: float) -> dict[str, Any]:
-  """Runs a file of tests on this backend and returns the outcome."""
+def _law(law: str, small: bool, left: float) -> dict[str, Any]:
+  """Tests a law on this backend, with all strategies; returns the outcome."""
   platform = jax.default_backend().replace('gpu', 'cuda')
-  words = pytest_runs.command(file, 1 if small else LAWS[file])
   return pytest_runs.outcome(
-    [*words, *(FEW if small else [])],
+    pytest_runs.command(law, 1 if small else PROCESSES),
     {'GOSSIPJAX_TEST_PLATFORM': platform},
     left,
   )
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """A row for each precision, and for each file of tests."""
+  """A row for each precision, and for each law."""
   figures = [
     _of_figures(
       precision,
@@ -112,7 +120,7 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
       'what': line['key']['tests'],
       'made': (made := line['result']['tests'] - line['result']['skipped']),
       'hold': made - len(line['result']['failed']),
-      'worst': f'{line["result"]["skipped"]} skipped: too few devices',
+      'worst': f'{line["result"]["skipped"]} skipped',
       'that fail': ', '.join(line['result']['failed']),
     }
     for line in lines

@@ -9,6 +9,7 @@ none makes a measure that another one has begun.
 
 import collections
 import json
+import os
 import pathlib
 import time
 import traceback
@@ -47,6 +48,12 @@ def rehearsed(measures: Iterable[Measure]) -> Iterator[Measure]:
   """Yields measures of a rehearsal; a key is never that of a real measure."""
   for measure in measures:
     yield measure._replace(key=measure.key | {REHEARSED: True})
+
+
+def of_device(measures: Iterable[Measure], kind: str) -> Iterator[Measure]:
+  """Yields measures of a kind of device; those of another have other keys."""
+  for measure in measures:
+    yield measure._replace(key=measure.key | {'device': kind})
 
 
 class Clock:
@@ -117,6 +124,9 @@ def _make(
       folder / FAILED,
       {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
     )
+    if 'CUDA_ERROR' in reason and 'OUT_OF_MEMORY' not in reason:
+      print(f'{part} {_words(measure.key)} FAILED: {reason[:200]}', flush=True)
+      os.abort()  # CUDA fails in this process from now on; another is started.
     return f'{part} {_words(measure.key)} FAILED: {reason[:200]}', reason
   return f'{part} {_words(measure.key)}: {seconds:.1f} s', ''
 

@@ -1,4 +1,4 @@
-"""Runs a file of tests with pytest, and says what it found, also if cut off."""
+"""Runs tests with pytest, and says what it found, also if cut off."""
 
 import contextlib
 import os
@@ -15,13 +15,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 TAIL_LIMITS = 10, 800  # Last lines and characters that are kept of a failure.
 
 
-def command(file: str | pathlib.Path, processes: int) -> list[str]:
-  """Returns the words that run a file of tests in so many processes, and print
-  a line about each test as soon as it ends."""
+def command(tests: str | pathlib.Path, processes: int) -> list[str]:
+  """Returns the words that run a file of tests, or one of its functions, in so
+  many processes, and print a line about each test as soon as it ends."""
   return [
     *(sys.executable, '-m', 'pytest', '-n', str(processes)),
     '-vv',  # The -q of pyproject.toml takes one away.
-    *('-p', 'no:cacheprovider', '-m', 'not exhaustive', str(file)),
+    *('-p', 'no:cacheprovider', '-m', 'not exhaustive', str(tests)),
   ]
 
 

@@ -35,6 +35,8 @@ SIZES = ((25_600_000, 25_600), (100_000_000, 100_000))  # n, k
 SMALL = ((8192, 64),)
 BITS = (1, 2, 4)
 FEW = 2  # Runs in a rehearsal.
+# The second is what its kernel alone takes.
+TORCH = {'torch.topk': True, 'torch.topk of magnitudes, not sorted': False}
 WORKERS = 8
 STEPS = ('topk', 'gtopk')
 GOAL = 4  # Reads.
@@ -86,10 +88,13 @@ def measures(small: bool) -> Iterator[Measure]:
         lambda left, n=n, k=k, name=name: _operation(n, k, name, small),
       )
     if not small and importlib.util.find_spec('torch'):
-      yield Measure(
-        {'n': n, 'k': k, 'what': 'torch.topk'},
-        lambda left, n=n, k=k: _torch(n, k),
-      )
+      for what, of_numbers in TORCH.items():
+        yield Measure(
+          {'n': n, 'k': k, 'what': what},
+          lambda left, n=n, k=k, of_numbers=of_numbers: _torch(
+            n, k, of_numbers
+          ),
+        )
     for name in STEPS:
       yield Measure(
         {'n': n, 'k': k, 'what': f'step of {name}'},
@@ -116,16 +121,25 @@ def _step(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
   return {'seconds': slopes.slope(steps, 1), 'reads_of': workers * n}
 
 
-def _torch(n: int, k: int) -> dict[str, Any]:
-  """Times PyTorch's selection, on its GPU if it has one."""
+def _torch(n: int, k: int, of_numbers: bool) -> dict[str, Any]:
+  """Times PyTorch's selection, on its GPU if it has one.
+
+  Args:
+    n, k: entries, and how many of them are selected.
+    of_numbers: whether it computes their magnitudes, and sorts its result.
+  """
   import torch  # Only where it is installed.
 
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   x = torch.randn(n, device=device)
+  magnitudes = x.abs()
 
   def runs(times):
     for _ in range(times):
-      torch.topk(x.abs(), k)
+      if of_numbers:
+        torch.topk(x.abs(), k)
+      else:
+        torch.topk(magnitudes, k, sorted=False)
     if device == 'cuda':
       torch.cuda.synchronize()
 

@@ -22,9 +22,8 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   """
   sections = []
   for name, module in parts.items():
-    section = _section(folder, name, module, False)
-    section = section or _section(folder, name, module, True)
-    sections += [section] if section else []
+    found = _sections(folder, name, module, False)
+    sections += found or _sections(folder, name, module, True)
   if failed := measures.failures(folder):
     items = [
       f'- {entry["part"]} {entry["key"]}: {entry["error"]}' for entry in failed
@@ -40,26 +39,31 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   return '\n'.join(['# On an accelerator\n', *sections])
 
 
-def _section(
+def _sections(
   folder: pathlib.Path, name: str, module: ModuleType, rehearsed: bool
-) -> str:
-  """The table of a part's measures, rehearsed or not; '' if there are none."""
-  lines = [
-    line
-    for line in ResultStore(folder).lines(name).values()
-    if (measures.REHEARSED in line['key']) == rehearsed
-  ]
-  rows = (
-    training.rows(folder, rehearsed)
-    if module is training
-    else module.rows(lines)
-  )
+) -> list[str]:
+  """A table of a part's measures, rehearsed or not, for each kind of device."""
+  if module is training:
+    title = f'{name}, rehearsed' if rehearsed else name
+    table = _table(training.rows(folder, rehearsed), training.lines(folder))
+    return [f'## {title}\n\n{table}\n'] if table else []
+  by_device: dict[str, list[dict[str, Any]]] = {}
+  for line in ResultStore(folder).lines(name).values():
+    if (measures.REHEARSED in line['key']) == rehearsed:
+      by_device.setdefault(line['key'].get('device', ''), []).append(line)
+  sections = []
+  for device, lines in by_device.items():
+    title = ', '.join(filter(None, [name, device, 'rehearsed' * rehearsed]))
+    sections.append(f'## {title}\n\n{_table(module.rows(lines), lines)}\n')
+  return sections
+
+
+def _table(rows: list[dict[str, Any]], lines: list[dict[str, Any]]) -> str:
+  """The machines that made some lines, and a table; '' without rows."""
   if not rows:
     return ''
   table = tabulate.tabulate(rows, headers='keys', tablefmt='github')
-  machines = _machines(lines) if lines else ''
-  title = f'{name}, rehearsed' if rehearsed else name
-  return f'## {title}\n\n{machines}{table}\n'
+  return f'{_machines(lines) if lines else ""}{table}'
 
 
 def _machines(lines: list[dict[str, Any]]) -> str:

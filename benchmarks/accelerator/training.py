@@ -8,6 +8,7 @@ and counts in the summary, even before its study is complete.
 """
 
 import pathlib
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from benchmarks.accelerator.measures import Clock
 from experiments import fronts, queue
 from experiments.framework import best_rate, gates, study, workloads
-from experiments.framework.result_store import ResultStore
+from experiments.framework.result_store import ResultStore, folder_of
 
 RUNS = 'runs'  # In the folder of the results.
 SMALL = ('shakespeare', 'fashion')  # Data sets of 1 and 30 MB; CIFAR-10: 170.
@@ -90,9 +91,26 @@ def make_missing(
 ) -> Iterator[str]:
   """Makes the missing trainings; yields a line about them."""
   scale, kept = 'quick' if small else 'gpu', PrintingStore(folder / RUNS)
+  if not small:
+    _begin(kept.folder)
   available = with_data(jobs(scale), kept, scale)
   made, given_up = queue.work(available, kept, clock.left() / 60)
   yield f'training: {made} runs made, {given_up} studies given up'
+
+
+def _begin(runs: pathlib.Path) -> None:
+  """Copies the runs that are kept in the repository, to not repeat them."""
+  runs.mkdir(parents=True, exist_ok=True)
+  for path in folder_of('gpu').glob('*.jsonl'):
+    if not (runs / path.name).exists():
+      shutil.copy(path, runs)
+
+
+def lines(folder: pathlib.Path) -> list[dict[str, Any]]:
+  """All finished trainings, of any workload."""
+  kept = ResultStore(folder / RUNS)
+  names = sorted(path.stem for path in kept.folder.glob('*.jsonl'))
+  return [line for name in names for line in kept.lines(name).values()]
 
 
 def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
