@@ -172,11 +172,13 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   texts, counts = [], []
   for link in figures.distinct(rows, 'link'):
     group = [row for row in rows if row['link'] == link]
-    best, fast = '', sorted(_faster(group), key=lambda row: -row[SPEED])
+    best, count = '', f'{link} 0'
+    fast = sorted(_faster(group), key=lambda row: -row[SPEED])
     for top in fast[:1]:
       best = f', at most {top[SPEED]:.1f} times ({top["strategy"]})'
+      count = f'{link} {len(fast)}, to {top[SPEED]:.2g} x'
     texts.append(f'{link}: {len(fast)} of {len(group)} faster{best}')
-    counts.append(f'{link} {len(fast)}')
+    counts.append(count)
   fast = _faster(rows)
   sure = sum(is_faster(row, SPEED) is True for row in rows)
   seconds, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
@@ -184,8 +186,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.make_verdict(
     [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
     + training_claim.not_begun(rows, coverage),
-    f'{len(fast)} of {len(rows)} ({", ".join(counts)}) are at least {FASTER} '
-    f'times as fast, {sure} surely; {seconds.count(None)} miss the target',
+    f'{len(fast)} of {len(rows)} at least {FASTER} x as fast, {sure} surely '
+    f'({"; ".join(counts)}); {seconds.count(None)} miss the target',
     f'{"; ".join(texts) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
     f'{edge.count(False)} pairs the best learning rate is at the edge of those '

@@ -374,6 +374,19 @@ def test_all_gates_come_before_the_first_study():
   assert claims[gated : gated + 3] == ['hylo', 'gtopk_mass', 'hylo']
 
 
+def test_trainings_with_sparse_messages_take_three_over_density_steps(tmp_path):
+  """At least 3 / density steps: else residuals have hardly arrived. Pilots of
+  advice are short by their nature."""
+  kept, claims = ResultStore(tmp_path), {*queue.CLAIMS} - {'advice_quality'}
+  densities = set()
+  for job in queue.jobs(sorted(claims), 'cpu'):
+    for request in study.replay(job.begin(), kept).missing:
+      density = request.config.strategy.get('density', 1.0)
+      assert request.config.steps * density >= 3, (job.claim, job.cell)
+      densities.add(density)
+  assert {0.001, 0.01} < densities
+
+
 def test_the_queue_can_be_limited_to_some_workloads():
   found = [*queue.jobs(['adaptive_gossip', 'gtopk_mass'], 'cpu', ['cifar'])]
   assert {job.cell[0] for job in found} == {'cifar'}
