@@ -30,7 +30,9 @@ from gossipjax.training import (
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """All that training needs to know; code that gets a Run reads no config.
+  """All that training needs to know, in place of a config.
+
+  Only an engine takes the config, too: its processes make their own Run of it.
 
   Attributes:
     workers: how many.
