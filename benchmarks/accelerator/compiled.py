@@ -186,6 +186,9 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         'collectives': len(exchanges),
         'of them split': sum(e['split'] for e in exchanges),
         'hidden share of bytes': f'{hidden / total:.2f}' if total else '',
+        'instructions beside': ', '.join(
+          str(len(e['beside'])) for e in exchanges
+        ),
       }
     )
   return found
