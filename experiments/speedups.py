@@ -172,26 +172,24 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   texts, counts = [], []
   for link in figures.distinct(rows, 'link'):
     group = [row for row in rows if row['link'] == link]
-    best, count = '', f'{link} 0'
     fast = sorted(_faster(group), key=lambda row: -row[SPEED])
+    best = most = ''
     for top in fast[:1]:
       best = f', at most {top[SPEED]:.1f} times ({top["strategy"]})'
-      count = f'{link} {len(fast)}, to {top[SPEED]:.2g} x'
+      most = f', to {top[SPEED]:.2g} x'
     texts.append(f'{link}: {len(fast)} of {len(group)} faster{best}')
-    counts.append(count)
-  fast = _faster(rows)
+    counts.append(f'{link} {len(fast)}{most}')
   sure = sum(is_faster(row, SPEED) is True for row in rows)
-  seconds, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
+  count = lambda key, value: [row[key] for row in rows].count(value)
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.make_verdict(
     [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
     + training_claim.not_begun(rows, coverage),
-    f'{len(fast)} of {len(rows)} at least {FASTER} x as fast, {sure} surely '
-    f'({"; ".join(counts)}); {seconds.count(None)} miss the target',
+    f'{len(_faster(rows))} of {len(rows)} at least {FASTER} x as fast, {sure} '
+    f'surely ({"; ".join(counts)}); {count(SECONDS, None)} miss the target',
     f'{"; ".join(texts) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
-    f'{edge.count(False)} pairs the best learning rate is at the edge of those '
-    'tried.',
+    f'{count(INSIDE, False)} pairs the best rate is at the edge of those tried.',
     training_claim.doubt(coverage) or doubt,
   )
 
