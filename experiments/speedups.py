@@ -180,16 +180,16 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     texts.append(f'{link}: {len(fast)} of {len(group)} faster{best}')
     counts.append(f'{link} {len(fast)}{most}')
   sure = sum(is_faster(row, SPEED) is True for row in rows)
-  count = lambda key, value: [row[key] for row in rows].count(value)
+  num = lambda key, value: [row[key] for row in rows].count(value)
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.make_verdict(
     [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
     + training_claim.not_begun(rows, coverage),
     f'{len(_faster(rows))} of {len(rows)} at least {FASTER} x as fast, {sure} '
-    f'surely ({"; ".join(counts)}); {count(SECONDS, None)} miss the target',
+    f'surely ({"; ".join(counts)}); {num(SECONDS, None)} miss the target',
     f'{"; ".join(texts) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
-    f'{count(INSIDE, False)} pairs the best rate is at the edge of those tried.',
+    f'{num(INSIDE, False)} pairs the best rate is at the edge of those tried.',
     training_claim.doubt(coverage) or doubt,
   )
 
