@@ -51,17 +51,14 @@ def in_folders(
   folders: Iterable[pathlib.Path], metric: str, higher: bool
 ) -> str:
   """As `why`, for the folders of short finished runs, one for each seed."""
-  runs = (
-    Run(
-      folder.parent,
-      folder.name,
-      {},
-      record_file.columns(folder / workdir.RECORDS),
-      workdir.summary(folder),
-    )
-    for folder in folders
-  )
-  return why(runs, metric, higher)
+
+  def run(folder: pathlib.Path) -> Run:
+    path = folder / workdir.RECORDS  # Missing if it diverged before a record.
+    records = record_file.columns(path) if path.exists() else {}
+    end = workdir.summary(folder)
+    return Run(folder.parent, folder.name, {}, records, end)
+
+  return why(map(run, folders), metric, higher)
 
 
 def _constant(run: Run) -> str:

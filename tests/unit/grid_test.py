@@ -194,7 +194,8 @@ def test_both_ends_of_a_grid_are_edges(value, edge):
 
 
 @pytest.mark.parametrize(
-  'best, named', [((0.1, 0.119), True), ((0.1, 0.13), False), ((), False)]
+  'best, named',
+  [((0.1, 0.119), True), ((0.1, 0.13), False), ((0.1, None), False)],
 )
 def test_a_variant_that_learned_nothing_at_its_best_point_is_named(
   best, named, tmp_path
@@ -203,9 +204,11 @@ def test_a_variant_that_learned_nothing_at_its_best_point_is_named(
   tried = []
   for k, accuracies in ((1, (0.9, 0.9)), (2, best)):
     for seed, accuracy in enumerate(accuracies):
-      records = [workdirs.record(1, test_accuracy=accuracy)]
+      records = [workdirs.record(1, test_accuracy=accuracy or 0.0)]
       name = f'k={k},seed={seed}'
       workdirs.run(tmp_path, name, records, **{unlearned.KEY: 0.11})
+      if accuracy is None:  # It diverged before its first record.
+        (tmp_path / name / 'records.jsonl').unlink()
       tried.append(trials.Trial('x', {'k': k}, small(), tmp_path / name))
   found = doubts.learned_nothing(
     {'x': {'k': 2}}, tried, 'test_accuracy', higher=True
