@@ -3,6 +3,16 @@
 A workload is a task, a network, a schedule, and a gate: a score that all-reduce
 has to reach, since otherwise no verdict is given. The examples of a step are
 those of all workers together, the same for any number of workers.
+
+One worker with nanoGPT's recipe, which the gate of shakespeare names, has a
+held-out loss of 1.8771 after
+
+    python run.py --config=configs/text.py:all_reduce --config.workers=1 \\
+      --config.batch_size=12 --config.steps=2000 --config.eval_every=0 \\
+      --config.task.width=128 --config.task.layers=4 --config.task.heads=4 \\
+      --config.optimizer.name=adamw --config.optimizer.b2=0.99 \\
+      --config.optimizer.weight_decay=0.1 --config.optimizer.warmup_steps=100 \\
+      --config.optimizer.learning_rate=1e-3
 """
 
 from ml_collections import ConfigDict
