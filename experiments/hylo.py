@@ -20,7 +20,6 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
-  intervals,
   matched,
   notes,
   residual_growth,
@@ -30,8 +29,9 @@ from experiments.framework import (
   training_claim,
   workloads,
 )
+from experiments.framework.claim import Rows
 from experiments.framework.result_store import ResultStore
-from experiments.framework.seed_statistics import ERROR, PATH
+from experiments.framework.seed_statistics import PATH
 from experiments.framework.step_times import CLAIMED, EVEN, LINK, SPEED
 from gossipjax.config import resolve
 
@@ -82,7 +82,7 @@ def _strategy(name: str, method: str, scale: str) -> study.Study:
   config_of = lambda strategy: workloads.config(name, WORKERS, scale, strategy)
   make = resolve.strategy_config
   if method == 'two-bit':
-    configs = {t: config_of(_two_bit(t)) for t in THRESHOLDS}
+    configs = _two_bits(name, scale)
     return _two_bit((yield from matched.best_value(name, configs)))
   if method in ('top-k', 'dgc'):
     sparse = lambda density: make(
@@ -98,6 +98,11 @@ def _strategy(name: str, method: str, scale: str) -> study.Study:
   return make('hylo', **OURS.get(method, {}))
 
 
+def _two_bits(name: str, scale: str) -> dict[float, ConfigDict]:
+  config_at = lambda t: workloads.config(name, WORKERS, scale, _two_bit(t))
+  return {t: config_at(t) for t in THRESHOLDS}
+
+
 def _two_bit(threshold: float) -> ConfigDict:
   return resolve.strategy_config(
     'double_squeeze',
@@ -107,7 +112,7 @@ def _two_bit(threshold: float) -> ConfigDict:
 
 
 def find(
-  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
+  found: training_claim.Results, coverage: Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per method, compared with dense, with its step seconds."""
   # Step seconds are measured here; comparing them takes both JUDGED methods.
@@ -117,13 +122,22 @@ def find(
   rows = [_row(found, cell, scale, kept) for cell in found if cell[0] in both]
   rows = [row | step_times.on_links(rows, row) for row in rows]
   growth = residual_growth.table(kept) if rows else []
+  tried = _thresholds(kept, scale) if rows else []
   return claim.Finding(
-    verdict(rows, growth, coverage),
+    verdict(rows, tried, growth, coverage),
     rows,
     NOTES,
     *training_claim.evidence(rows, coverage),
-    tables={'growth': growth, 'coverage': coverage},
+    tables={'thresholds': tried, 'growth': growth, 'coverage': coverage},
   )
+
+
+def _thresholds(kept: ResultStore, scale: str) -> Rows:
+  """The validation scores among which the threshold of two-bit was chosen."""
+  configs = _two_bits(WORKLOADS[0], scale)
+  scores = matched.scores(WORKLOADS[0], configs, kept)
+  column = 'threshold of two-bit'
+  return [{column: t, 'validation score': scores[t]} for t in scores]
 
 
 def _row(
@@ -145,21 +159,22 @@ def _row(
 
 
 def verdict(
-  rows: claim.Rows, growth: claim.Rows, coverage: claim.Rows
+  rows: Rows, thresholds: Rows, growth: Rows, coverage: Rows
 ) -> claim.Verdict:
   """Judges accuracy and speed per workload; also tells the codec's limit."""
+  del thresholds
   met, texts, short = [], [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
     as_good = seed_statistics.gain_at_least(row, 'dense', -WITHIN)
-    met.append(claim.all_hold((as_good, _is_faster(row))))
+    met.append(claim.all_hold((as_good, step_times.is_faster(row, LEAST))))
     points = seed_statistics.format_points_over(row, 'dense')
-    short.append(f'{row["workload"]} {points}, {_pace(row)}')
+    short.append(f'{row["workload"]} {points}, {step_times.pace(row)}')
     rate = f'below {row[EVEN]:.3g} B/s' if row[EVEN] else 'at no rate'
     below = f'{CLAIMED} times as fast {rate}'
     texts.append(
       f'On {row["workload"]} Hylo is {points} points against dense (allowed: '
-      f'{-WITHIN}), times as fast on {LINK}: {_pace(row)}, asked for {LEAST}, '
-      f'and {below}.{_top_k(rows, row)}'
+      f'{-WITHIN}), times as fast on {LINK}: {step_times.pace(row)}, asked for '
+      f'{LEAST}, and {below}.{_others(rows, row)}'
     )
   texts.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
@@ -171,40 +186,29 @@ def verdict(
   )
 
 
-def _top_k(rows: claim.Rows, hylo: dict[str, Any]) -> str:
-  """Tells of top-k on Hylo's workload, if it sends as many bytes."""
-  place = hylo['workload'], 'top-k'
+def _others(rows: Rows, hylo: dict[str, Any]) -> str:
+  """Tells of top-k and of the forms of OURS, if they send as many bytes."""
+  labels = {'top-k': 'Top-k with its bytes'} | {name: name for name in OURS}
   points = partial(seed_statistics.format_points_over, other='dense')
   near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
-  pace = lambda row: _pace(row) if row[SPEED] else 'not timed'
+  pace = lambda row: step_times.pace(row) if row[SPEED] else 'not timed'
   return ''.join(
-    f' Top-k with its bytes: {points(row)}, {pace(row)}.'
+    f' {labels[row["method"]]}: {points(row)}, {pace(row)}.'
     for row in rows
-    if (row['workload'], row['method']) == place and near(row)
+    if row['workload'] == hylo['workload']
+    and row['method'] in labels
+    and near(row)
   )
-
-
-def _is_faster(row: dict[str, Any]) -> bool | None:
-  """Whether a step is faster than dense; None if measurements cannot tell."""
-  error = row[SPEED + ERROR]
-  return intervals.at_least(LEAST, row[SPEED], error, step_times.AGAIN)
-
-
-def _pace(row: dict[str, Any]) -> str:
-  if row[SPEED] is None:
-    return 'not timed yet'
-  gradient_ms = 1e3 * row[step_times.GRADIENT]
-  return f'{row[SPEED]:.2f} x (gradient {gradient_ms:.1f} ms)'
 
 
 NOTES = notes.of('hylo')
 
 
 def figure(
-  rows: claim.Rows, growth: claim.Rows, coverage: claim.Rows
+  rows: Rows, thresholds: Rows, growth: Rows, coverage: Rows
 ) -> Figure:
   """Accuracy against bytes on each workload, and residuals by threshold."""
-  del coverage
+  del thresholds, coverage
   found = Figure(figsize=(13, 4), layout='constrained')
   names = figures.distinct(rows, 'workload')
   *panels, last = found.subplots(1, len(names) + 1)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from experiments.framework import best_rate, study, tried_rates, workloads
+from experiments.framework.result_store import ResultStore
 from experiments.framework.single_run import Result
 
 BytesOf = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
@@ -54,16 +55,36 @@ def best_value(
     workload: of the configs.
     configs: by value, each at the workload's own learning rate.
   """
-  requests = [
+  runs = yield _requests(workload, configs)
+  score = workloads.WORKLOADS[workload].score
+  scores = {v: score(run) for v, run in zip(configs, runs, strict=True)}
+  return tried_rates.best_of(scores)
+
+
+def scores(
+  workload: str, configs: Mapping[float, ConfigDict], kept: ResultStore
+) -> dict[float, float | None]:
+  """The scores among which `best_value` chooses; those that are kept so far."""
+  score = workloads.WORKLOADS[workload].score
+  requests = _requests(workload, configs)
+  lines = [study.line_of(request, kept) for request in requests]
+  return {
+    value: score(line['result'])
+    for value, line in zip(configs, lines, strict=True)
+    if line
+  }
+
+
+def _requests(
+  workload: str, configs: Mapping[float, ConfigDict]
+) -> list[study.RunRequest]:
+  """A run of each config on validation data, at the workload's own rate."""
+  return [
     study.RunRequest(
       workload, best_rate.on_validation(c, c.optimizer.learning_rate)
     )
     for c in configs.values()
   ]
-  runs = yield requests
-  score = workloads.WORKLOADS[workload].score
-  scores = {v: score(run) for v, run in zip(configs, runs, strict=True)}
-  return tried_rates.best_of(scores)
 
 
 def value_for(

@@ -14,7 +14,13 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from experiments.framework import claim, numerics, other_load, workloads
+from experiments.framework import (
+  claim,
+  intervals,
+  numerics,
+  other_load,
+  workloads,
+)
 from experiments.framework.result_store import Key, ResultStore
 from experiments.framework.seed_statistics import ERROR, PATH
 from experiments.framework.single_run import key_of
@@ -176,3 +182,16 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
     EVEN: even_rate,
     AT_EVEN: even_rate and step_s(row, even_rate),
   }
+
+
+def is_faster(row: dict[str, Any], least: float) -> bool | None:
+  """Whether a step is `least` times as fast as dense, by its row with
+  `on_links`; None if the measurements cannot tell."""
+  return intervals.at_least(least, row[SPEED], row[SPEED + ERROR], AGAIN)
+
+
+def pace(row: dict[str, Any]) -> str:
+  """The same speed-up in words."""
+  if row[SPEED] is None:
+    return 'not timed yet'
+  return f'{row[SPEED]:.2f} x (gradient {1e3 * row[GRADIENT]:.1f} ms)'

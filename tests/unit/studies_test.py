@@ -586,7 +586,7 @@ def test_hylo_is_faster_only_if_its_measured_seconds_show_it(
   row |= {hylo.SPEED: speed, hylo.SPEED + ERROR: error}
   row |= {step_times.GRADIENT: 0.004}
   coverage = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
-  found = hylo.verdict([row], [], [coverage | {'gate met': True}])
+  found = hylo.verdict([row], [], [], [coverage | {'gate met': True}])
   assert found.word.startswith(word)
   assert ('gradient 4.0 ms' in found.sentence) == (speed is not None)
 
