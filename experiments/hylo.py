@@ -32,7 +32,7 @@ from experiments.framework import (
 from experiments.framework.claim import Rows
 from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import PATH
-from experiments.framework.step_times import CLAIMED, EVEN, LINK, SPEED
+from experiments.framework.step_times import CLAIMED, EVEN, LINK
 from gossipjax.config import resolve
 
 CLAIM = claim.Claim(
@@ -191,9 +191,8 @@ def _others(rows: Rows, hylo: dict[str, Any]) -> str:
   labels = {'top-k': 'Top-k with its bytes'} | {name: name for name in OURS}
   points = partial(seed_statistics.format_points_over, other='dense')
   near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
-  pace = lambda row: step_times.pace(row) if row[SPEED] else 'not timed'
   return ''.join(
-    f' {labels[row["method"]]}: {points(row)}, {pace(row)}.'
+    f' {labels[row["method"]]}: {points(row)}, {step_times.pace(row)}.'
     for row in rows
     if row['workload'] == hylo['workload']
     and row['method'] in labels

@@ -31,6 +31,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from gossipjax import executors
+from gossipjax.distributed import gpus
 from gossipjax.errors import UserError
 
 # Tracing makes many objects and few cycles. Looking for cycles after every 700
@@ -47,8 +48,7 @@ jax.config.update('jax_platforms', PLATFORM)
 if PLATFORM != 'cpu':
   # By default float32 products have 10 mantissa bits.
   jax.config.update('jax_default_matmul_precision', 'highest')
-  # By default the first of several workers would take most of a GPU's memory.
-  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+  gpus.share_memory()  # Of several workers.
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 executors.emulate(8)  # Every strategy also runs on a real mesh.
 

@@ -124,10 +124,11 @@ def _make(
       folder / FAILED,
       {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
     )
+    line = f'{part} {_words(measure.key)} FAILED: {reason[:200]}'
     if 'CUDA_ERROR' in reason and 'OUT_OF_MEMORY' not in reason:
-      print(f'{part} {_words(measure.key)} FAILED: {reason[:200]}', flush=True)
+      print(line, flush=True)
       os.abort()  # CUDA fails in this process from now on; another is started.
-    return f'{part} {_words(measure.key)} FAILED: {reason[:200]}', reason
+    return line, reason
   return f'{part} {_words(measure.key)}: {seconds:.1f} s', ''
 
 

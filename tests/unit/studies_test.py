@@ -583,7 +583,7 @@ def test_hylo_is_faster_only_if_its_measured_seconds_show_it(
 ):
   row = {'workload': 'fashion', 'method': 'hylo', 'seeds': 3, hylo.EVEN: 1e7}
   row |= {'points over dense': points, f'points over dense{ERROR}': 0.1}
-  row |= {hylo.SPEED: speed, hylo.SPEED + ERROR: error}
+  row |= {step_times.SPEED: speed, step_times.SPEED + ERROR: error}
   row |= {step_times.GRADIENT: 0.004}
   coverage = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
   found = hylo.verdict([row], [], [], [coverage | {'gate met': True}])
