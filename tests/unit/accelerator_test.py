@@ -464,6 +464,7 @@ def test_a_timeout_reports_how_many_tests_passed_and_which_failed(tmp_path):
     raise subprocess.TimeoutExpired('pytest', 1.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'name, precision, holds',
   [

@@ -154,6 +154,7 @@ def test_an_inapplicable_strategy_is_left_out_but_refused_if_configured(
     advise.forecasts(config)
 
 
+@pytest.mark.exhaustive
 def test_a_step_is_timed_with_the_batch_size_and_dtype_of_its_config(
   monkeypatch,
 ):

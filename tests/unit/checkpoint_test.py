@@ -87,6 +87,7 @@ def test_arrays_of_another_shape_or_dtype_are_refused(folder, other, stored):
   checkpoint_form.check(folder / '6', {'a': jnp.zeros((4, 6))})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures('compile_quickly')
 def test_a_resume_that_is_refused_for_other_arrays_changes_no_file(tmp_path):
   config = defaults.get_config('topk')

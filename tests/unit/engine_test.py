@@ -29,6 +29,7 @@ from gossipjax.traffic import unpack_traffic
 from gossipjax.training import evaluate, model_state
 from gossipjax.training.run import resolve_run
 from tests.support import engine_vs_virtual
+from tests.support.tiers import exhaustive
 
 QUICK = ('parameter_server', 'pairwise_gossip', 'adaptive_gossip')
 over_strategies = pytest.mark.parametrize('name', QUICK)
@@ -148,7 +149,7 @@ def test_several_processes_cannot_start_the_engine(monkeypatch):
     variant.check('one', config)
 
 
-@pytest.mark.parametrize('pulls', [1, 3])
+@pytest.mark.parametrize('pulls', [exhaustive(1), 3])
 def test_all_rounds_are_compiled_before_the_clock_starts(pulls):
   config = engine_vs_virtual.config('pull_gossip')
   config.strategy.pulls = pulls

@@ -66,6 +66,7 @@ def test_changed_versions_are_reported_with_both_values(config, tmp_path):
   assert 'numpy' not in warning
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures('compile_quickly')
 def test_warnings_about_a_resumed_run_are_also_in_its_log(tmp_path):
   config = defaults.get_config()

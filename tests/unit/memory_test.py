@@ -34,6 +34,7 @@ def test_too_many_workers_are_refused_with_both_memory_sizes(
     losses(executor)
 
 
+@pytest.mark.exhaustive
 def test_memory_is_checked_if_batches_are_read_on_demand(monkeypatch):
   pytest.importorskip('grain')
   x = np.float32(np.arange(600).reshape(300, 2))

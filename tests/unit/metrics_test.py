@@ -103,6 +103,7 @@ def test_scores_are_in_records_tables_figures_and_the_report(done):
   assert 'held-out r2' in page and 'held-out accuracy' not in page
 
 
+@pytest.mark.exhaustive
 def test_a_target_respects_whether_higher_scores_are_better(done):
   frame = analysis.load(done[0])
   assert analysis.higher_is_better('test_r2', frame)

@@ -274,6 +274,7 @@ def test_a_comparison_from_python_records_the_arguments_of_its_strategies():
   assert made._replace(state=None).config is None
 
 
+@pytest.mark.exhaustive
 def test_a_strategy_from_python_that_sent_nothing_is_reported():
   result = gj.compare(
     of_nnx(),
@@ -334,6 +335,7 @@ def trained_for(steps, task, **given):
   )
 
 
+@pytest.mark.exhaustive
 def test_held_out_examples_may_be_a_frame_as_training_examples_may():
   frame = pd.DataFrame(X.reshape(96, -1))
   task = linear()._replace(
@@ -385,6 +387,7 @@ def test_buckets_overlap_though_a_parameter_is_not_used():
   assert losses[0].tolist() == losses[1].tolist()
 
 
+@pytest.mark.exhaustive
 def test_a_model_may_begin_with_numbers_of_python():
   task = linear()
   scaled = task._replace(
@@ -396,6 +399,7 @@ def test_a_model_may_begin_with_numbers_of_python():
   assert trained_for(2, scaled).frame['test_loss'].notna().any()
 
 
+@pytest.mark.exhaustive
 def test_the_label_all_reduce_sets_the_target_in_python():
   """Whichever strategy has it, and else the first one."""
   compared = lambda **strategies: (

@@ -11,6 +11,7 @@ from gossipjax import compressors
 from gossipjax.compressors import packing, random_indices
 from gossipjax.errors import UserError
 from gossipjax.traffic import nbytes
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -262,7 +263,7 @@ def test_a_non_finite_entry_is_not_decoded_as_a_finite_one(name, bad):
 
 
 @pytest.mark.parametrize('codec', [*UNBIASED.values(), compressors.terngrad()])
-@pytest.mark.parametrize('size', [400, 10_000])
+@pytest.mark.parametrize('size', [exhaustive(400), 10_000])
 def test_numbers_in_float16_are_coded_as_in_float32(codec, size):
   # Their squares, and the sum of 10,000 magnitudes, overflow in float16.
   x = (300 * gaussian(size)).astype(jnp.float16)

@@ -23,6 +23,7 @@ from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import sparta, union_topk
 from gossipjax.traffic import nbytes
+from tests.support.tiers import exhaustive
 
 # Below and above a word of 32 bits, and the size from which sampling pays.
 SIZES = [1, 31, 32, 33, 1000, 40000]
@@ -66,7 +67,7 @@ def test_the_largest_entries_equal_top_k_for_every_vector(n, density):
       np.testing.assert_array_equal(ascending(x), np.sort(expected), name)
 
 
-@pytest.mark.parametrize('n, k', [(40_000, 300), (600_000, 600)])
+@pytest.mark.parametrize('n, k', [exhaustive(40_000, 300), (600_000, 600)])
 def test_sorting_and_searching_find_the_same_entries(n, k):
   for name, x in vectors(n).items():
     found = largest.ascending(x, k, by_sorting=True)
@@ -75,7 +76,7 @@ def test_sorting_and_searching_find_the_same_entries(n, k):
 
 
 @pytest.mark.parametrize('by_sorting', [True, False])
-@pytest.mark.parametrize('k', [1, 40, 1000])
+@pytest.mark.parametrize('k', [1, exhaustive(40), 1000])
 def test_largest_of_selects_the_largest_entries_of_a_mask(k, by_sorting):
   for name, x in vectors(1000).items():
     real = np.random.default_rng(0).random(1000) < 0.1

@@ -15,6 +15,7 @@ from gossipjax.aggregator import Strategy, identity
 from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults, resolve
 from gossipjax.local_step import make_worker
+from tests.support.tiers import exhaustive
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}
 GRADS = jax.tree.map(jnp.cos, PARAMS)
@@ -29,7 +30,15 @@ def strategy(name: str) -> Strategy:
 
 
 @pytest.mark.parametrize(
-  'name', ['all_reduce', 'gossip', 'gtopk', 'ef_sign', 'power_sgd', 'local_sgd']
+  'name',
+  [
+    'all_reduce',
+    'gossip',
+    exhaustive('gtopk'),
+    'ef_sign',
+    'power_sgd',
+    'local_sgd',
+  ],
 )
 def test_an_isolated_worker_computes_as_among_identical_ones(name):
   init, update = make_worker(strategy(name), optax.sgd(0.1))
@@ -173,7 +182,7 @@ def test_the_moments_of_a_custom_optimizer_are_billed(make, moments):
   assert sent == pytest.approx(each * sum(1 / k for k in periods_of))
 
 
-@pytest.mark.parametrize('switch', [4000, 8192])
+@pytest.mark.parametrize('switch', [4000, exhaustive(8192)])
 def test_one_time_steps_keep_their_share_in_a_long_training(switch):
   settings = resolve.strategy_config('post_local_sgd', switch=switch)
   each = of_cycle(resolve.strategy_config('all_reduce')).mean()

@@ -11,6 +11,7 @@ from flax import nnx
 import gossipjax as gj
 from gossipjax.errors import UserError
 from gossipjax.training import model_file
+from tests.support.tiers import exhaustive
 from tests.unit.own_models_test import DATA, Linen, linen, loss, of_nnx
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
@@ -48,7 +49,7 @@ def outputs(model, x):
   return Linen().apply(model, x, train=False)
 
 
-@pytest.mark.parametrize('make', [linen, of_nnx])
+@pytest.mark.parametrize('make', [linen, exhaustive(of_nnx)])
 def test_a_flax_model_is_returned_in_the_form_that_flax_uses(make):
   found = compared(make())
   model_loss = loss(outputs(found.trained('few'), X), Y)
@@ -58,6 +59,7 @@ def test_a_flax_model_is_returned_in_the_form_that_flax_uses(make):
     found.trained('fex')
 
 
+@pytest.mark.exhaustive
 def test_a_linen_model_without_a_state_is_returned_too():
   model = nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(2)])
   found = compared(gj.task_from_linen(model, loss, **DATA))
@@ -132,6 +134,7 @@ def test_unusable_models_and_folders_are_refused(tmp_path):
     gj.trained(place)
 
 
+@pytest.mark.exhaustive
 def test_a_comparison_in_python_resumes_to_more_steps(tmp_path):
   given = {'eval_every': 3, 'log_every': 3}
   compared(nested_task(), 3, folder=tmp_path / 'a', **given)
