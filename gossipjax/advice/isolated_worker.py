@@ -25,13 +25,16 @@ def alone(program: Callable[..., Any], workers: int) -> Callable[..., Any]:
     A function of the same arguments without collectives, to be compiled.
   """
 
+  has_echo = lambda equation: equation.primitive.name in _ECHOES
+
   def replace(equation, operands, run):
-    echo = _ECHOES.get(equation.primitive.name)
-    if echo is None:
+    if not has_echo(equation):
       return run(operands)
+    echo = _ECHOES[equation.primitive.name]
     return [echo(equation, workers, x) for x in operands or [None]]
 
-  return traced.replaced(program, replace, axis_env=[(WORKERS, workers)])
+  rewriting = traced.Rewriting(has_echo, replace)
+  return traced.replaced(program, rewriting, axis_env=[(WORKERS, workers)])
 
 
 def _gathered(eqn, workers: int, x):

@@ -159,26 +159,31 @@ def _deciding(
     def replace(equation, operands, run):
       turns = traced.trip_count(equation)
       if 0 < turns <= _MOST_TURNS and _talks_in_branches(equation):
-        return traced.unrolled(equation, operands, replace, turns)
-      if equation.primitive.name != 'cond':
+        return traced.unrolled(equation, operands, rewriting, turns)
+      if not _is_conditional(equation):
         return run(operands)
       index, *rest = operands
       taken = decide(next(numbers), index)
       if not isinstance(taken, int):
         return run([taken, *rest])
-      return _branch(equation.params['branches'], taken, rest, replace)
+      return _branch(equation.params['branches'], taken, rest, rewriting)
 
+    rewriting = traced.Rewriting(_is_conditional, replace)
     of_args = functools.partial(program, **shared)
-    return traced.replaced(of_args, replace)(*args)
+    return traced.replaced(of_args, rewriting)(*args)
 
   return run
 
 
-def _branch(branches, taken: int, operands: list, replace) -> list:
+def _is_conditional(equation: JaxprEqn) -> bool:
+  return equation.primitive.name == 'cond'
+
+
+def _branch(branches, taken: int, operands: list, rewriting) -> list:
   """The results of one branch. The other branches are only traced, because the
   numbering counts their conditionals, too."""
   for number, branch in enumerate(branches):
-    run = functools.partial(traced.evaluate, branch, replace)
+    run = functools.partial(traced.evaluate, branch, rewriting)
     if number == taken:
       results = run(operands)
     else:
@@ -188,7 +193,7 @@ def _branch(branches, taken: int, operands: list, replace) -> list:
 
 def _talks_in_branches(equation: JaxprEqn) -> bool:
   """Whether a branch inside an equation communicates."""
-  if equation.primitive.name == 'cond':
+  if _is_conditional(equation):
     return any(any(sending(opened(b))) for b in programs(equation))
   inner = (e for called in programs(equation) for e in opened(called).eqns)
   return any(map(_talks_in_branches, inner))

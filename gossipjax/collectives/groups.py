@@ -27,9 +27,7 @@ def in_groups(name: str, params, x, groups):
     UserError: the collective has no form within groups.
   """
   known = name in ('axis_index', 'ppermute', *_NATIVE)
-  axes = (
-    params.get('axes') or params.get('axis_name') or (axis() if known else ())
-  )
+  axes = _axes(params) or (axis() if known else ())
   if names_of(axes) != names_of(axis()) or name in _IDENTITIES:
     return None  # Its axes are those of a worker's devices, or of arrays.
   _check(name, params, known)
@@ -51,6 +49,16 @@ def in_groups(name: str, params, x, groups):
   # vmap has no collectives of groups: gather all x, then select the group's.
   rows = lax.all_gather(x, axis())[table][jnp.asarray(group)[me]]
   return _OF_MEMBERS[name](rows, jnp.asarray(rank)[me])
+
+
+def _axes(params):
+  return params.get('axes') or params.get('axis_name') or ()
+
+
+def names_an_axis(params) -> bool:
+  """Whether a primitive with these parameters runs along an axis with a name,
+  so that `in_groups` may have to replace it."""
+  return any(isinstance(name, str) for name in names_of(_axes(params)))
 
 
 def _check(name: str, params, known: bool) -> None:

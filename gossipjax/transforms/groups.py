@@ -12,12 +12,12 @@ from jax import lax
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, stateless
 from gossipjax.collectives import axis
-from gossipjax.collectives.groups import in_groups
+from gossipjax.collectives.groups import in_groups, names_an_axis
 from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms import trace_checks, traced
-from gossipjax.transforms.traced_collectives import SENDING
+from gossipjax.transforms.traced_collectives import SENDING, name_of
 
 Groups = Callable[[int], list[list[int]]]  # number of workers -> groups.
 
@@ -98,12 +98,14 @@ def _in_each(function, table, group):
       return function(*given)
 
   replace = functools.partial(_replace, table, group)
-  return traced.replaced(of_group, replace, axis_env=[(axis(), len(table[0]))])
+  differs = lambda e: name_of(e) == 'random_seed' or names_an_axis(e.params)
+  rewriting = traced.Rewriting(differs, replace)
+  return traced.replaced(of_group, rewriting, [(axis(), len(table[0]))])
 
 
 def _replace(table, group, equation, operands, run):
   """Replaces collectives by those of groups, random keys by a group's own."""
-  name = equation.primitive.name.removesuffix('_invariant')
+  name = name_of(equation)
   if name == 'random_seed':
     (key,), number = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
     # Folded in, not added: a sum would be the seed of another run.

@@ -111,7 +111,7 @@ def check_made(whose: str, eqn: JaxprEqn) -> None:
 
 def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
   """Raises a UserError for a message whose bill is not part of the result."""
-  rewritten = lambda *args: traced.evaluate(closed, _two_turns, list(args))
+  rewritten = lambda *args: traced.evaluate(closed, _UNROLLING, list(args))
   jaxpr = jax.make_jaxpr(rewritten)(*closed.in_avals).jaxpr
   num_others = len(jaxpr.outvars) - len(jax.tree.leaves(SILENCE))
   is_bill = [i >= num_others for i in range(len(jaxpr.outvars))]
@@ -128,12 +128,20 @@ def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
       )
 
 
+def _is_billed_loop(equation: JaxprEqn) -> bool:
+  return traced.trip_count(equation) > 0 and any(
+    any(bills(opened(body))) for body in programs(equation)
+  )
+
+
 def _two_turns(equation: JaxprEqn, operands: list, run: Callable) -> list:
   """Unrolls loops with bills: a turn may overwrite the bill of another."""
-  billed = any(any(bills(opened(body))) for body in programs(equation))
-  if billed and traced.trip_count(equation):
-    return traced.unrolled(equation, operands, _two_turns, turns=2)
+  if _is_billed_loop(equation):
+    return traced.unrolled(equation, operands, _UNROLLING, turns=2)
   return run(operands)
+
+
+_UNROLLING = traced.Rewriting(_is_billed_loop, _two_turns)
 
 
 def _traced(program: ClosedJaxpr) -> set[int]:

@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +17,37 @@ from jax.extend.core import (
   jaxpr_as_fun,
 )
 
+from gossipjax.transforms.traced_collectives import opened, programs
+
 Values = list[Any]  # Arrays or tracers.
-# (equation, operands, run) -> results; `run(operands)` executes the equation.
-Replace = Callable[[JaxprEqn, Values, Callable[[Values], Values]], Values]
+
+
+class Rewriting(NamedTuple):
+  """Which equations of a program are replaced, and by what.
+
+  Attributes:
+    concerns: whether an equation is one of these. Equations that contain none,
+      which are most of a program, are executed as they were traced.
+    replace: `(equation, operands, run) -> results`, of these equations and of
+      those that contain some; `run(operands)` executes the equation. Equations
+      inside branches, loops and called functions are replaced when `run`
+      executes the equation that contains them.
+  """
+
+  concerns: Callable[[JaxprEqn], bool]
+  replace: Callable[[JaxprEqn, Values, Callable[[Values], Values]], Values]
 
 
 def replaced(
   program: Callable[..., Any],
-  replace: Replace,
+  rewriting: Rewriting,
   axis_env: list[tuple[str, int]] | None = None,
 ) -> Callable[..., Any]:
-  """A program in which `replace` decides what each equation returns.
-
-  Equations inside branches, loops and called functions are replaced when `run`
-  executes the equation that contains them.
+  """A program in which some equations are replaced.
 
   Args:
     program: of arrays only.
-    replace: `(equation, operands, run) -> results`.
+    rewriting: which equations, and by what.
     axis_env: names and sizes of axes that the program refers to and that no
       caller defines.
 
@@ -45,7 +58,7 @@ def replaced(
   def run(*args):
     trace = jax.make_jaxpr(program, axis_env=axis_env, return_shape=True)
     closed, shapes = trace(*args)
-    results = evaluate(closed, replace, jax.tree.leaves(args))
+    results = evaluate(closed, rewriting, jax.tree.leaves(args))
     return jax.tree.structure(shapes).unflatten(results)
 
   return run
@@ -59,14 +72,14 @@ def trip_count(equation: JaxprEqn) -> float:
 
 
 def unrolled(
-  loop: JaxprEqn, operands: Values, replace: Replace, turns: int
+  loop: JaxprEqn, operands: Values, rewriting: Rewriting, turns: int
 ) -> Values:
   """The results of a loop that is unrolled.
 
   Args:
     loop: an equation that runs once or more, see `trip_count`.
     operands: the operands of that equation.
-    replace: decides about the equations of each turn, as in `replaced`.
+    rewriting: of the equations of each turn.
     turns: how many to unroll; in a longer loop the last one of them stands for
       all further ones.
   """
@@ -75,7 +88,7 @@ def unrolled(
     needed = params['cond_nconsts'] + params['body_nconsts']
     consts, carry = operands[params['cond_nconsts'] : needed], operands[needed:]
     for _ in range(turns):
-      carry = evaluate(params['body_jaxpr'], replace, [*consts, *carry])
+      carry = evaluate(params['body_jaxpr'], rewriting, [*consts, *carry])
     return carry
   first, last = params['num_consts'], params['num_consts'] + params['num_carry']
   consts, carry, rows = operands[:first], operands[first:last], operands[last:]
@@ -83,7 +96,7 @@ def unrolled(
   outputs: list[Values] = []
   for i in numbers[:turns]:
     of_turn = [*consts, *carry, *(x[i] for x in rows)]
-    results = evaluate(params['jaxpr'], replace, of_turn)
+    results = evaluate(params['jaxpr'], rewriting, of_turn)
     carry, row = results[: params['num_carry']], results[params['num_carry'] :]
     outputs.append(row)
   places = np.minimum(range(len(numbers)), len(outputs) - 1)[:: numbers.step]
@@ -131,8 +144,8 @@ def part(
   return jaxpr_as_fun(ClosedJaxpr(of_part, closed.consts))
 
 
-def evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:
-  """The results of a program in which `replace` decides as in `replaced`."""
+def evaluate(closed: ClosedJaxpr, rewriting: Rewriting, args: Values) -> Values:
+  """The results of a program in which equations are replaced."""
   known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
   known |= zip(closed.jaxpr.invars, args, strict=True)
   value = lambda atom: atom.val if isinstance(atom, Literal) else known[atom]
@@ -140,29 +153,47 @@ def evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:
     # The audit finds the sums that stand for a server by these names.
     scope = str(equation.source_info.name_stack)
     with jax.named_scope(scope) if scope else contextlib.nullcontext():
-      results = _results(equation, replace, list(map(value, equation.invars)))
+      results = _results(equation, rewriting, list(map(value, equation.invars)))
     known |= zip(equation.outvars, results, strict=True)
   return list(map(value, closed.jaxpr.outvars))
 
 
-def _results(equation: JaxprEqn, replace: Replace, operands: Values) -> Values:
-  primitive = equation.primitive
+def _results(
+  equation: JaxprEqn, rewriting: Rewriting, operands: Values
+) -> Values:
+  within = any(_has_some(opened(p), rewriting) for p in programs(equation))
 
   def run(operands: Values) -> Values:
-    params = {k: _inner(v, replace) for k, v in equation.params.items()}
+    params = equation.params
+    if within:
+      params = {k: _inner(v, rewriting) for k, v in params.items()}
+    primitive = equation.primitive
     results = primitive.bind(*operands, **primitive.get_bind_params(params))
     return results if primitive.multiple_results else [results]
 
-  return replace(equation, operands, run)
+  if within or rewriting.concerns(equation):
+    return rewriting.replace(equation, operands, run)
+  return run(operands)
 
 
-def _inner(param: Any, replace: Replace) -> Any:
+def _has_some(jaxpr: Jaxpr, rewriting: Rewriting) -> bool:
+  """Whether a program has equations, at any depth, that are replaced."""
+  return any(
+    rewriting.concerns(equation)
+    or any(_has_some(opened(p), rewriting) for p in programs(equation))
+    for equation in jaxpr.eqns
+  )
+
+
+def _inner(param: Any, rewriting: Rewriting) -> Any:
   """A parameter of an equation, with its inner programs rewritten."""
   if isinstance(param, ClosedJaxpr):
-    run = lambda *args: evaluate(param, replace, list(args))
+    if not _has_some(param.jaxpr, rewriting):
+      return param
+    run = lambda *args: evaluate(param, rewriting, list(args))
     return jax.make_jaxpr(run)(*param.in_avals)
   if isinstance(param, Jaxpr):
-    return _inner(ClosedJaxpr(param, ()), replace).jaxpr
+    return _inner(ClosedJaxpr(param, ()), rewriting).jaxpr
   if type(param) is tuple:  # The branches of a condition.
-    return tuple(_inner(p, replace) for p in param)
+    return tuple(_inner(p, rewriting) for p in param)
   return param

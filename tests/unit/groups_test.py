@@ -73,14 +73,17 @@ def one_step(aggregator, tree, executor):
 def seeded(aggregator, group):
   """The aggregator with the random keys that a group uses."""
 
+  makes_key = lambda equation: equation.primitive.name == 'random_seed'
+
   def replace(equation, operands, run):
     found = run(operands)
-    if equation.primitive.name == 'random_seed' and group:
+    if makes_key(equation) and group:
       return [jax.random.fold_in(found[0], group)]
     return found
 
   def update(tree, state, step):
-    return traced.replaced(aggregator.update, replace)(tree, state, step)
+    rewriting = traced.Rewriting(makes_key, replace)
+    return traced.replaced(aggregator.update, rewriting)(tree, state, step)
 
   return Aggregator(aggregator.init, update)
 
