@@ -24,7 +24,10 @@ from gossipjax.strategies import (
 from gossipjax.traffic import Traffic
 from tests.support import laws
 
-pytestmark = pytest.mark.exhaustive  # They test the tests.
+pytestmark = [
+  pytest.mark.exhaustive,  # They test the tests.
+  pytest.mark.usefixtures('compile_quickly'),
+]
 
 MEAN = all_reduce.exact_mean()
 TOPK = compressed.compressed_mean(compressors.topk(0.01))
