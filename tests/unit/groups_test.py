@@ -11,7 +11,7 @@ from jax import lax
 
 import gossipjax
 from gossipjax import compressors, executors, network, topology, triggers
-from gossipjax.aggregator import Aggregator, Strategy, identity, stateless
+from gossipjax.aggregator import Strategy, identity, stateless
 from gossipjax.collectives import WORKERS
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
@@ -59,33 +59,35 @@ ALL = [name for name in CORE if not name.startswith('hierarchical')]
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
-def one_step(aggregator, tree, executor):
-  """Updates all workers once, at a step at which every period ends."""
-  where = executors.executor(len(tree['bias']), executor)
-  state = where.run(aggregator.init)(where.put(tree))
-  update = where.run(
-    lambda tree, state, step: aggregator.update(tree, state, step)
-  )
+def one_step(aggregator, workers, executor):
+  """Compiles `tree -> one update of all workers`, at a step at which every
+  period ends."""
+  where = executors.executor(workers, executor)
+
+  @where.run
+  def update(tree, step):
+    return aggregator.update(tree, aggregator.init(tree), step)
+
   step = jnp.int32(laws.COMMON_PERIOD - 1)
-  return jax.device_get(update(where.put(tree), state, step=step))
+  return lambda tree: jax.device_get(update(where.put(tree), step=step))
 
 
-def seeded(aggregator, group):
-  """The aggregator with the random keys that a group uses."""
+def seeded(aggregator, group, seeds):
+  """The aggregator with the random keys that a group uses; adds the seeds that
+  it uses to a list."""
 
   makes_key = lambda equation: equation.primitive.name == 'random_seed'
 
   def replace(equation, operands, run):
     found = run(operands)
-    if makes_key(equation) and group:
-      return [jax.random.fold_in(found[0], group)]
-    return found
+    if not makes_key(equation):
+      return found
+    seeds.append(equation)
+    return [jax.random.fold_in(found[0], group)] if group else found
 
-  def update(tree, state, step):
-    rewriting = traced.Rewriting(makes_key, replace)
-    return traced.replaced(aggregator.update, rewriting)(tree, state, step)
-
-  return Aggregator(aggregator.init, update)
+  rewriting = traced.Rewriting(makes_key, replace)
+  update = traced.replaced(aggregator.update, rewriting)
+  return aggregator._replace(update=update)
 
 
 @pytest.mark.exhaustive
@@ -93,9 +95,8 @@ def seeded(aggregator, group):
 @pytest.mark.parametrize('name', ALL)
 def test_a_group_computes_what_it_computes_alone(name, executor):
   aggregator, tree = AGGREGATORS[name], laws.walk(laws.start(8), 0)
-  both = one_step(
-    groups.among(groups.consecutive_groups(4), aggregator), tree, executor
-  )
+  within = groups.among(groups.consecutive_groups(4), aggregator)
+  both = one_step(within, 8, executor)(tree)
   for group, alone in enumerate(both_alone(name)):
     found = jax.tree.map(lambda x, g=group: x[members(g)], both)
     jax.tree.map(
@@ -113,15 +114,15 @@ def members(group):
 @functools.lru_cache(1)
 def both_alone(name):
   """`one_step` of each of two groups of four by itself, on one device."""
-  tree = laws.walk(laws.start(8), 0)
-  return [
-    one_step(
-      seeded(AGGREGATORS[name], group),
-      jax.tree.map(lambda x, g=group: x[members(g)], tree),
-      'vmap',
-    )
-    for group in range(2)
+  tree, seeds = laws.walk(laws.start(8), 0), []
+  rows = [
+    jax.tree.map(lambda x, g=group: x[members(g)], tree) for group in range(2)
   ]
+  step = one_step(seeded(AGGREGATORS[name], 0, seeds), 4, 'vmap')
+  first = step(rows[0])
+  if seeds:  # Without seeds both groups run the same program.
+    step = one_step(seeded(AGGREGATORS[name], 1, seeds), 4, 'vmap')
+  return first, step(rows[1])
 
 
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
@@ -130,7 +131,7 @@ def test_groups_draw_different_random_numbers(executor):
     groups.consecutive_groups(2), random_k.random_k_mean(0.1, seed=3)
   )
   tree = {'bias': jnp.ones((P, 100))}
-  mean, _, _ = one_step(aggregator, tree, executor)
+  mean, _, _ = one_step(aggregator, P, executor)(tree)
   drawn = [{*np.flatnonzero(row)} for row in mean['bias']]
   assert [len(indices) for indices in drawn] == [10] * P
   assert drawn[0] == drawn[1] and drawn[2] == drawn[3]
@@ -138,7 +139,7 @@ def test_groups_draw_different_random_numbers(executor):
   of_next_seed = groups.among(
     groups.consecutive_groups(2), random_k.random_k_mean(0.1, seed=4)
   )
-  mean, _, _ = one_step(of_next_seed, tree, executor)
+  mean, _, _ = one_step(of_next_seed, P, executor)(tree)
   assert drawn[2] != {*np.flatnonzero(mean['bias'][0])}
 
 

@@ -19,6 +19,7 @@ from tests.support.tiers import exhaustive
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}
 GRADS = jax.tree.map(jnp.cos, PARAMS)
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 def strategy(name: str) -> Strategy:
