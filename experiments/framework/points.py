@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
@@ -80,6 +81,8 @@ def write_names(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     axes: the panel, with everything drawn except the names.
     points: name -> x, y; the most important first.
   """
+  if not hasattr(axes.figure.canvas, 'get_renderer'):
+    FigureCanvasAgg(axes.figure)  # Else each measured text makes a renderer.
   axes.figure.draw_without_rendering()  # The layout decides where points are.
   taken = [_around(axes, point) for point in points.values()]
   for name, point in points.items():

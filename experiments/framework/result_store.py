@@ -14,7 +14,7 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
@@ -143,13 +143,23 @@ def append(path: pathlib.Path, line: Mapping[str, Any]) -> tuple[int, int]:
   path.parent.mkdir(parents=True, exist_ok=True)
   with path.open('a+b') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
-    file.seek(0)
-    before = file.read().rfind(b'\n') + 1
+    before = _whole_lines(file)
     file.truncate(before)
     file.write(text.encode())
     file.flush()
     os.fsync(file.fileno())
     return before, file.tell()
+
+
+def _whole_lines(file: IO[bytes]) -> int:
+  """Bytes of a file up to the end of its last whole line."""
+  end = file.seek(0, os.SEEK_END)
+  if end:  # Long files are not read as long as they end as they should.
+    file.seek(end - 1)
+    if file.read() == b'\n':
+      return end
+  file.seek(0)
+  return file.read().rfind(b'\n') + 1
 
 
 def _lines(path: pathlib.Path) -> dict[str, Line]:

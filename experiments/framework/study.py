@@ -44,7 +44,8 @@ def line_of(request: RunRequest, kept: ResultStore) -> Line | None:
   numbers: it trains the same up to rounding (their scores are 0.1 points
   apart).
   """
-  line = kept.find(request.workload, request.key)
+  key = request.key
+  line = kept.find(request.workload, key)
   if line or request.probe:
     return line
   probed = (
@@ -52,7 +53,7 @@ def line_of(request: RunRequest, kept: ResultStore) -> Line | None:
     for one in kept.lines(request.workload).values()
     if 'probe' in one['key']
   )
-  same = lambda one: one['key'] == request.key | {'probe': one['key']['probe']}
+  same = lambda one: one['key'] == key | {'probe': one['key']['probe']}
   line = next(filter(same, probed), None)
   return line and line | {'result': line['result'] | {'told': []}}
 

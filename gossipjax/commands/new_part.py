@@ -14,7 +14,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from gossipjax.config import arguments, defaults, resolve
+from gossipjax.config import defaults, own_functions, resolve
 from gossipjax.errors import UserError, nearest, pick
 from gossipjax.training import momentum
 
@@ -76,7 +76,7 @@ def _made(
 ) -> ConfigDict:
   make, function = _PARTS[part.rpartition('.')[2]]
   name = texts['name']
-  parameters = arguments.signature(function(name)).parameters
+  parameters = own_functions.signature(function(name)).parameters
   given = {
     key: text if parameters[key].annotation is str else value(text)
     for key, text in texts.items()
@@ -121,7 +121,7 @@ def unset_argument(path: str, name: str, key: str) -> str:
   """
   _, function = _PARTS[path.rpartition('.')[2]]
   try:
-    known = arguments.signature(function(name)).parameters
+    known = own_functions.signature(function(name)).parameters
   except UserError as error:
     return str(error)
   if key in known:

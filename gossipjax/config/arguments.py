@@ -10,7 +10,7 @@ from ml_collections import ConfigDict, config_dict
 
 from gossipjax import topology
 from gossipjax.compressors import Compressor
-from gossipjax.config.own_functions import find, returned
+from gossipjax.config.own_functions import find, returned, signature
 from gossipjax.config.parts import PARTS, topologies
 from gossipjax.errors import UserError, as_user_error, nearest, pick
 from gossipjax.transforms.checked_compressor import of_compressor
@@ -24,15 +24,6 @@ def _plain_types(annotation) -> tuple[type, ...]:
     return sum(map(_plain_types, typing.get_args(annotation)), ())
   plain = typing.get_origin(annotation) or annotation
   return (plain,) if plain in PLAIN else ()
-
-
-def signature(function: Callable) -> inspect.Signature:
-  """The signature of a function, with annotations as types where they are
-  texts, as after `from __future__ import annotations`."""
-  try:
-    return inspect.signature(function, eval_str=True)
-  except Exception:  # A text that names nothing there.
-    return inspect.signature(function)
 
 
 def settings(function: Callable, **given: Any) -> dict[str, Any]:

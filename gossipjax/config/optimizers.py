@@ -1,5 +1,6 @@
 """The optimizers that a config names: those of optax, and the user's own."""
 
+import functools
 import inspect
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import optax.contrib
 from gossipjax.config import own_functions
 
 
+@functools.cache  # Nothing else in a config takes as long to look up.
 def known() -> dict[str, Callable[..., optax.GradientTransformation]]:
   """The public optimizers of optax and optax.contrib, by name."""
   return {

@@ -1,6 +1,8 @@
 """Functions of the user's own, by the name 'module:function'."""
 
+import functools
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -55,3 +57,18 @@ def returned(found: Any, kind: type, key: str, name: str) -> Any:
       f'{kind.__name__}.'
     )
   return found
+
+
+def signature(function: Callable) -> inspect.Signature:
+  """The signature of a function, with annotations as types where they are
+  texts, as after `from __future__ import annotations`."""
+  kept = inspect.isfunction(function)  # Others may not be hashable.
+  return (_signature if kept else _signature.__wrapped__)(function)
+
+
+@functools.lru_cache(1024)
+def _signature(function: Callable) -> inspect.Signature:
+  try:
+    return inspect.signature(function, eval_str=True)
+  except Exception:  # A text that names nothing there.
+    return inspect.signature(function)

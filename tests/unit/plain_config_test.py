@@ -6,7 +6,7 @@ import pytest
 
 import gossipjax as gj
 from gossipjax import executors
-from gossipjax.config import arguments, defaults
+from gossipjax.config import defaults, own_functions
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import provenance
@@ -62,9 +62,9 @@ def test_annotations_may_be_texts():
   def known(tag: 'str' = 'a'):
     del tag
 
-  found = arguments.signature(known).parameters['tag'].annotation
+  found = own_functions.signature(known).parameters['tag'].annotation
   assert found is str
-  assert arguments.signature(later).parameters['tag'].annotation == 'str'
+  assert own_functions.signature(later).parameters['tag'].annotation == 'str'
 
 
 def test_devices_that_come_too_late_end_with_a_message(monkeypatch):
