@@ -39,6 +39,7 @@ SECONDS = {
 }
 GROWTH = 'residual growth'
 OLDEST = 'age of the oldest residual, steps'
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 def play(aggregator, probe):
@@ -214,7 +215,8 @@ def test_a_process_that_ends_without_a_result_is_an_error(tmp_path):
     own_process.in_a_process(config, programs=str(tmp_path))
 
 
-def test_synchronous_workers_take_as_long_as_the_slowest(tmp_path):
+def test_synchronous_workers_take_as_long_as_the_slowest(tmp_path, monkeypatch):
+  monkeypatch.setenv('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')  # In its processes.
   config = workloads.config('fashion', 2, 'quick')
   config.log_every = config.eval_every = config.steps
   np.savetxt(tmp_path / 'trace', [[0.05, 0.4]] * config.steps)
