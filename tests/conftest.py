@@ -205,3 +205,11 @@ def compile_quickly():
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture
+def compile_as_always(compile_quickly):
+  """Compiles as outside of tests, for a test in a module that does not."""
+  jax.config.update('jax_disable_most_optimizations', False)
+  yield
+  jax.config.update('jax_disable_most_optimizations', True)
