@@ -40,6 +40,8 @@ from gossipjax.distributed import gpus
 from gossipjax.errors import UserError
 from tests.laws import golden_test
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 
 def made(folder, wanted, minutes=1.0):
   """The lines of a call that makes the missing measures."""
@@ -421,7 +423,9 @@ def test_the_fixed_cost_of_a_call_does_not_count(monkeypatch):
   assert slopes.slope(call, 10) == pytest.approx([2.0] * slopes.TURNS)
 
 
-def test_repeated_runs_read_their_argument_without_copying_it():
+def test_repeated_runs_read_their_argument_without_copying_it(
+  compile_as_always,
+):
   program = slopes.repeated(lambda x: x.sum(), 3)
   text = program.lower(jnp.zeros(117_000)).compile().as_text()
   operations = re.findall(r'= f32\[117000\]\S* ([\w-]+)\(', text)

@@ -18,6 +18,8 @@ from gossipjax.strategies import adaptive_gossip, gossip
 from gossipjax.training.run import resolve_run
 from gossipjax.triggers.trigger import bounded
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 P, STEPS, RATE, SIZE = 4, 40, 0.05, 17
 LAYERS = (slice(0, 5), slice(5, 17))
 
@@ -497,7 +499,7 @@ def test_with_scope_all_workers_have_to_be_synchronous():
   ids=['fixed', 'norm_slope'],
 )
 def test_a_silent_step_with_scope_all_takes_less_than_half_of_an_exchange(
-  loud, quiet, flags
+  loud, quiet, flags, compile_as_always
 ):
   talking, silent = stepper(loud), stepper(quiet)
   # Alternating, so that other load on the machine affects both.
@@ -517,7 +519,7 @@ def computations(hlo):
 @pytest.mark.parametrize('executor', ['shard_map', 'vmap'])
 @pytest.mark.parametrize('trigger', ['relative_drift', 'fixed', 'norm_slope'])
 def test_with_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
-  trigger, executor
+  trigger, executor, compile_as_always
 ):
   where = executors.executor(8, executor)
   mean = adaptive_gossip.strategy(
@@ -540,7 +542,7 @@ def test_with_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
     assert flag == (trigger != 'fixed')  # `fixed` needs no agreement.
 
 
-def test_with_scope_local_messages_move_at_every_step():
+def test_with_scope_local_messages_move_at_every_step(compile_as_always):
   mesh = executors.executor(8, 'shard_map')
   mean = adaptive_gossip.strategy().parameters
   tree = mesh.put({'x': np.ones((8, 100), np.float32)})

@@ -17,6 +17,8 @@ from gossipjax.models import conv, resnet
 from gossipjax.models.conv import MAX_UNGROUPED_WORKERS, Conv
 from gossipjax.models.pool import max_pool_2x2
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 KEY = jax.random.key(0)
 
 

@@ -44,6 +44,8 @@ from gossipjax.training.ledger import Diverged, Ledger
 from gossipjax.training.run import Run, resolve_run
 from gossipjax.transforms import outer_optimizers
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 P, EVENTS, RATE, SIZE, STEP_S = 3, 50, 0.05, 17, 0.1
 SPEEDS = (1.0, 1.37, 2.11)
 INSTANT = network.Link(0.0, float('inf'))
