@@ -82,7 +82,7 @@ class Count:
 
 
 def _carry(low, high) -> Count:
-  return Count(low % _BASE, high + low // _BASE)
+  return Count(low & np.uint32(_BASE - 1), high + (low >> np.uint32(20)))
 
 
 _ZERO = Count(np.uint32(0), np.uint32(0))
