@@ -79,8 +79,13 @@ def wanted() -> Iterator[tuple]:
 
 
 def in_a_process(small: bool, **key: Any) -> dict[str, Any]:
-  """Runs `measure` in its own process; a crash there is an error here."""
-  context = multiprocessing.get_context('spawn')
+  """Runs `measure` in its own process; a crash there is an error here.
+
+  The process is forked from one that has imported everything, but has started
+  no backend.
+  """
+  context = multiprocessing.get_context('forkserver')
+  context.set_forkserver_preload([__name__])
   with futures.ProcessPoolExecutor(1, context) as pool:
     return pool.submit(measure, small, **key).result()
 

@@ -1,6 +1,7 @@
 """All measurements that are meant for a GPU, rehearsed at a small size."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,9 +11,14 @@ from benchmarks.accelerator.__main__ import PARTS
 
 
 def call(folder, *words):
-  """Calls the benchmark; returns its stdout."""
+  """Calls the benchmark; returns its stdout.
+
+  The code that it compiles is not optimised: figures of a rehearsal mean
+  nothing, and what is compiled has the same collectives.
+  """
   return subprocess.run(
     [sys.executable, '-m', 'benchmarks.accelerator', f'--out={folder}', *words],
+    env=os.environ | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'},
     check=True,
     capture_output=True,
     text=True,
