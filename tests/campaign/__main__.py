@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import contextlib
 import importlib
 import itertools
 import pathlib
@@ -9,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 KINDS = ('config', 'data', 'workdir', 'kill', 'launch')
 
@@ -24,7 +26,7 @@ def campaign(
   until = time.monotonic() + 60 * minutes
   modules = {k: importlib.import_module(f'tests.campaign.{k}') for k in kinds}
   tally = collections.defaultdict(lambda: [0, 0])
-  with tempfile.TemporaryDirectory() as shared:
+  with _hangups_end_children(), tempfile.TemporaryDirectory() as shared:
     for one in itertools.count(seed):
       if one - seed == count or time.monotonic() > until:
         return dict(tally)
@@ -41,6 +43,20 @@ def campaign(
   raise AssertionError
 
 
+@contextlib.contextmanager
+def _hangups_end_children() -> Iterator[None]:
+  """Lets child processes get SIGHUP, which some faults send, as they usually
+  do: nohup ignores it, and children inherit ignored signals, not handlers."""
+  ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+  if ignored:
+    signal.signal(signal.SIGHUP, lambda *_: None)
+  try:
+    yield
+  finally:
+    if ignored:
+      signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def main() -> None:
   parser = argparse.ArgumentParser(prog='python -m tests.campaign')
   parser.add_argument('kinds', nargs='*', choices=[*KINDS, []], default=KINDS)
@@ -48,9 +64,6 @@ def main() -> None:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--count', type=int, default=None, help='of each kind')
   given = parser.parse_args()
-  # nohup ignores SIGHUP, and child processes inherit ignored signals; but some
-  # faults send SIGHUP.
-  signal.signal(signal.SIGHUP, lambda *_: None)
   tally = campaign(
     list(given.kinds) or list(KINDS), given.seed, given.count, given.minutes
   )
