@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_BASE = 2**20
+_BITS, _BASE = 20, 2**20
 
 
 @jax.tree_util.register_dataclass
@@ -82,7 +82,7 @@ class Count:
 
 
 def _carry(low, high) -> Count:
-  return Count(low & np.uint32(_BASE - 1), high + (low >> np.uint32(20)))
+  return Count(low & np.uint32(_BASE - 1), high + (low >> np.uint32(_BITS)))
 
 
 _ZERO = Count(np.uint32(0), np.uint32(0))
