@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
@@ -64,7 +65,14 @@ def draw(
     columns = -(-len(shown) // LEGEND_ROWS)
     beside = legend(figure, shown, columns).get_window_extent().width
     figure.set_figwidth(PANEL * len(costs) + beside / figure.dpi)
-    figure.savefig(folder / f'{score}.png', dpi=120)
+    save(figure, folder / f'{score}.png', dpi=120)
+
+
+def save(figure: Figure, path: pathlib.Path, dpi: int) -> None:
+  """Writes a figure as `Figure.savefig` does, which would draw it twice: first
+  for its layout, though drawing it does that, too."""
+  figure.set_dpi(dpi)
+  FigureCanvasAgg(figure).print_png(path)
 
 
 def legend(figure: Figure, lines: Sequence[Line2D], columns: int = 1) -> Legend:

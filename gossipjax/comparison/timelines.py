@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from gossipjax.comparison import units
+from gossipjax.comparison import figures, units
 from gossipjax.results.timeline_file import Span
 
 COLORS = {'compute': 'C0', 'wait': '0.85', 'transfer': 'C1'}
@@ -47,7 +47,7 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
     loc='outside right upper',
     frameon=False,
   )
-  figure.savefig(folder / 'timeline.png', dpi=110)
+  figures.save(figure, folder / 'timeline.png', dpi=110)
 
 
 def _shown(runs: Iterable[Sequence[Span]]) -> float:

@@ -22,7 +22,7 @@ def drawn(monkeypatch):
   """The figures that the test saves."""
   found = []
   monkeypatch.setattr(
-    Figure, 'savefig', lambda self, *_, **__: found.append(self)
+    figures, 'save', lambda figure, *_, **__: found.append(figure)
   )
   return found
 
