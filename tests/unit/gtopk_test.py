@@ -18,14 +18,7 @@ RULES = [
   for conserve in (False, True)
   for exchange in ('tree', 'butterfly')
 ]
-
-
-@pytest.fixture(autouse=True, scope='module')
-def compile_quickly():
-  """Saves a third of the time."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 def largest(entries, k):
