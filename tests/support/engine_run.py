@@ -36,6 +36,7 @@ class Run:
       f'--config={folder}/long.py:{strategy}',
       f'--workdir={self.workdir}',
       *words,
+      **program.QUICKLY,
     )
     self._said = folder / f'said{len(words)}/err'
 

@@ -36,7 +36,7 @@ def arrays_that_differ(*words):
     text=True,
     cwd=program.ROOT,
     capture_output=True,
-    env=os.environ | {'XLA_FLAGS': flags},
+    env=os.environ | {'XLA_FLAGS': flags} | program.QUICKLY,
   )
   assert done.returncode == 0, done.stderr
   return dict(line.split() for line in done.stdout.splitlines())
@@ -76,7 +76,7 @@ def test_a_run_finishes_after_a_worker_has_used_up_its_trace(tmp_path):
 
 
 def test_a_worker_that_dies_at_startup_ends_with_an_error_message(tmp_path):
-  run = Run(tmp_path, 'pairwise_gossip')
+  run = Run(tmp_path, 'pairwise_gossip', '--config.workers=2')
   os.kill(run.wait(lambda: named(run.process.pid, WORKER))[0], signal.SIGKILL)
   ended = run.process.end(LIMIT_S)
   assert ended.code == 2 and 'Traceback' not in ended.err, ended.err
@@ -95,10 +95,29 @@ def test_a_process_that_does_not_start_raises_an_error():
 
 
 @pytest.mark.parametrize('strategy', ['pairwise_gossip', 'parameter_server'])
-def test_a_killed_worker_restarts_while_the_others_continue(tmp_path, strategy):
-  source = 'the server' if strategy == 'parameter_server' else r'worker \d'
+def test_killed_processes_restart_while_the_others_continue(tmp_path, strategy):
   run = Run(tmp_path, strategy)
   run.wait(run.records)
+  with_server = strategy == 'parameter_server'
+  kill_a_worker(run, 'the server' if with_server else r'worker \d')
+  if with_server:
+    kill_the_server(run)
+  faults = 1 + with_server
+  processes = descendants(run.process.pid)
+  ended = run.stop()
+  assert ended.code == 128 + signal.SIGTERM and 'checkpoint kept' in ended.err
+  until = time.monotonic() + 2
+  while any(map(alive, processes)) and time.monotonic() < until:
+    time.sleep(0.05)
+  assert not [line for pid, line in processes.items() if alive(pid)]
+  records, again = len(run.records()), Run(tmp_path, strategy, '--resume')
+  again.wait(lambda: len(again.records()) > records + 2)
+  assert again.records()[-1]['faults'] == faults
+  assert again.stop().code == 128 + signal.SIGTERM
+
+
+def kill_a_worker(run, source):
+  """Kills a worker for the run's first fault; waits until it is back."""
   os.kill(named(run.process.pid, WORKER)[1], signal.SIGKILL)
   run.wait(lambda: 'died; it is started again' in run.said())
   at_death = run.records()[-1]['bytes_sent']
@@ -114,15 +133,23 @@ def test_a_killed_worker_restarts_while_the_others_continue(tmp_path, strategy):
   assert all(at_return[i] > at_death[i] for i in range(3) if i != killed)
   assert last['bytes_sent'][killed] > at_return[killed] and last['faults'] == 1
   assert f'Worker {killed} died' in (run.workdir / 'log.txt').read_text()
-  processes = descendants(run.process.pid)
-  ended = run.stop()
-  assert ended.code == 128 + signal.SIGTERM and 'checkpoint kept' in ended.err
-  time.sleep(2)
-  assert not [line for pid, line in processes.items() if alive(pid)]
-  again = Run(tmp_path, strategy, '--resume')
-  again.wait(lambda: len(again.records()) > steps + 2)
-  assert again.records()[-1]['faults'] == 1
-  assert again.stop().code == 128 + signal.SIGTERM
+
+
+def kill_the_server(run):
+  """Kills the server for the second fault; waits until it is back."""
+  checkpoints = run.workdir / 'parameter_server/checkpoints'
+  run.wait(lambda: [*checkpoints.glob('[0-9]*')])
+  (server,) = named(run.process.pid, SERVER)
+  os.kill(server, signal.SIGKILL)
+  run.wait(
+    lambda: (
+      'Server 0 is back with the state of the last checkpoint' in run.said()
+    )
+  )
+  steps = len(run.records()) + 8
+  run.wait(lambda: len(run.records()) >= steps)
+  last = [r for r in run.records() if r['test_accuracy']][-1]
+  assert last['test_accuracy'] > 0.5 and last['faults'] == 2
 
 
 def test_workers_fail_and_return_as_the_config_says(tmp_path):
@@ -141,24 +168,6 @@ def test_workers_fail_and_return_as_the_config_says(tmp_path):
   assert last['faults'] == 2 and last['bytes_sent'][2] == early[2]
   assert all(last['bytes_sent'][i] > early[i] for i in (0, 1))
   assert not re.search('Worker 2 is back', run.said())
-  assert run.stop().code == 128 + signal.SIGTERM
-
-
-def test_a_killed_server_restarts_from_its_checkpoint(tmp_path):
-  run = Run(tmp_path, 'parameter_server')
-  checkpoints = run.workdir / 'parameter_server/checkpoints'
-  run.wait(lambda: [*checkpoints.glob('[0-9]*')])
-  (server,) = named(run.process.pid, SERVER)
-  os.kill(server, signal.SIGKILL)
-  run.wait(
-    lambda: (
-      'Server 0 is back with the state of the last checkpoint' in run.said()
-    )
-  )
-  steps = len(run.records()) + 8
-  run.wait(lambda: len(run.records()) >= steps)
-  last = [r for r in run.records() if r['test_accuracy']][-1]
-  assert last['test_accuracy'] > 0.5 and last['faults'] == 1
   assert run.stop().code == 128 + signal.SIGTERM
 
 
