@@ -115,7 +115,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
     words.append(UNUSABLE_WORKDIR)
   else:
     words += ['--config.steps=2', f'--workdir={folder / "run"}']
-  running = program.start(folder / 'told', *words)
+  running = program.start(folder / 'told', *words, **program.QUICKLY)
   return verdict.told(verdict.of(running.end(verdict.LIMIT_S)), words)
 
 

@@ -36,7 +36,9 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   before = path.read_bytes()
   how = damage(path, rng)
   words += ['--config.steps=2', f'--workdir={folder / "run"}']
-  ended = program.start(folder / 'told', *words).end(verdict.LIMIT_S)
+  ended = program.start(folder / 'told', *words, **program.QUICKLY).end(
+    verdict.LIMIT_S
+  )
   found = verdict.of(ended)
   if not found and ended.code != USER_ERROR_EXIT and _changed(path, before):
     found = 'trained with other data than were compressed'

@@ -53,8 +53,10 @@ class Kind(NamedTuple):
     """Starts the run; its output goes into `folder`."""
     if self.where == 'processes':
       launcher = 'launch', f'--processes={PROCESSES}', '--'
-      return program.start(folder, *launcher, *words, module='gossipjax')
-    return program.start(folder, *words)
+      return program.start(
+        folder, *launcher, *words, module='gossipjax', **program.QUICKLY
+      )
+    return program.start(folder, *words, **program.QUICKLY)
 
 
 # Together they have all kinds of state: residuals, centers, factors, momenta,

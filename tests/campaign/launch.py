@@ -34,7 +34,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   fault = list(ENDS_S)[seed % len(ENDS_S)]
   log = folder / 'log'
   with log.open('w') as output:
-    parent = program.module(output, *_words(folder))
+    parent = program.module(output, *_words(folder), **program.QUICKLY)
   children = children_of(parent.pid, PROCESSES)
   _wait(folder / 'run/gossip/records.jsonl', parent, rng)
   began, victim = time.monotonic(), rng.randrange(PROCESSES)

@@ -53,7 +53,9 @@ def finished(shared: pathlib.Path) -> pathlib.Path:
   """Returns the workdir of a finished run of RUN, which is made once."""
   place = shared / 'workdir'
   if not place.exists():
-    ended = program.run(shared / 'told', *RUN, f'--workdir={place}')
+    ended = program.run(
+      shared / 'told', *RUN, f'--workdir={place}', **program.QUICKLY
+    )
     assert ended.code == 0, ended.err
   return place
 
@@ -71,7 +73,9 @@ def _resumed(
   """Resumes a run; one whose checkpoint has a flipped bit has to name that
   checkpoint and to end, while other damages may be refused."""
   words = [*RUN, '--resume', f'--workdir={place}']
-  ended = program.start(place.parent / 'told', *words).end(verdict.LIMIT_S)
+  ended = program.start(place.parent / 'told', *words, **program.QUICKLY).end(
+    verdict.LIMIT_S
+  )
   found = verdict.of(ended, (0,) if flipped_bit else (0, 2))
   if not found and flipped_bit and ' is damaged (' not in ended.err:
     found = f'the checkpoint is not named: {ended.err[-300:]}'
