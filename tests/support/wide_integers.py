@@ -44,13 +44,16 @@ def exchanged(strategy: Strategy, dtype: str) -> dict:
     k: rng.standard_normal((WORKERS, *shape)).astype(dtype)
     for k, shape in SHAPES.items()
   }
-  over = lambda f: jax.jit(jax.vmap(f, axis_name=collectives.WORKERS))
-  worker = over(init)(params)
   step = jnp.int32(laws.COMMON_PERIOD - 1)
-  exchange = over(lambda w, g: update(w, g, step))
+
+  def begin_and_exchange(params):
+    worker = init(params)
+    return worker, *update(worker, params, step)
+
+  one = jax.vmap(begin_and_exchange, axis_name=collectives.WORKERS)
   # With float64 only the dtypes matter, so nothing is run.
-  run = exchange if dtype == 'float32' else exchange.eval_shape
-  after, sent = run(worker, params)
+  run = jax.jit(one) if dtype == 'float32' else jax.jit(one).eval_shape
+  worker, after, sent = run(params)
   before = jax.tree_util.tree_leaves_with_path(worker)
   return {
     'bytes': np.asarray(sent.bytes).tolist() if dtype == 'float32' else [],
