@@ -92,6 +92,7 @@ def test_a_wrong_or_missing_token_ends_with_an_error_message(
     '--config.engine=ray',
     f'--workdir={tmp_path}/run',
     RAY_gcs_rpc_server_reconnect_timeout_s='1',
+    RAY_NUM_REDIS_GET_RETRIES='2',  # 20 seconds by default.
     **changes,
   )
   assert done.returncode == 2 and message in done.stderr, done.stderr
