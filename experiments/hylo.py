@@ -46,6 +46,8 @@ WITHIN = 0.5  # Points of accuracy, as claimed.
 LEAST = seed_statistics.FASTER
 # Ours: each changes one kind of layer, so it also tells which half costs.
 OURS = {'hylo-mean': {'level': 'mean'}, 'hylo-slice': {'unit': 'slice'}}
+# Tried only where each of them gains accuracy.
+BOTH = {'hylo-both': OURS['hylo-mean'] | OURS['hylo-slice']}
 METHODS = ('hylo', 'dense', *OURS, 'two-bit', 'top-k', 'dgc')
 # Networks whose dense layers are large enough for the 2-bit half. In cifar's
 # network these have 0.4 % of the parameters, so cifar-vgg stands for CIFAR-10.
@@ -54,7 +56,7 @@ JUDGED = METHODS[:2]
 # Top-k tells whether the few bytes or the codec costs accuracy.
 METHODS_BY_WORKLOAD = {
   WORKLOADS[0]: METHODS,
-  WORKLOADS[1]: (*JUDGED, 'top-k', *OURS),
+  WORKLOADS[1]: (*JUDGED, 'top-k', *OURS, *BOTH),
 }
 THRESHOLDS = tuple(float(f'{10 ** (i / 2):.3g}') for i in range(-7, 0))
 NAMES = ('workload', 'method')
@@ -95,7 +97,7 @@ def _strategy(name: str, method: str, scale: str) -> study.Study:
     return sparse(density)
   if method == 'dense':
     return make('all_reduce')
-  return make('hylo', **OURS.get(method, {}))
+  return make('hylo', **(OURS | BOTH).get(method, {}))
 
 
 def _two_bits(name: str, scale: str) -> dict[float, ConfigDict]:
@@ -188,7 +190,8 @@ def verdict(
 
 def _others(rows: Rows, hylo: dict[str, Any]) -> str:
   """Tells of top-k and of the forms of OURS, if they send as many bytes."""
-  labels = {'top-k': 'Top-k with its bytes'} | {name: name for name in OURS}
+  labels = {'top-k': 'Top-k with its bytes'}
+  labels |= {name: name for name in (*OURS, *BOTH)}
   points = partial(seed_statistics.format_points_over, other='dense')
   near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
   return ''.join(
