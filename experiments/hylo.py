@@ -211,7 +211,7 @@ def figure(
 ) -> Figure:
   """Accuracy against bytes on each workload, and residuals by threshold."""
   del thresholds, coverage
-  found = Figure(figsize=(13, 4), layout='constrained')
+  found = Figure(figsize=(14, 4), layout='constrained')
   names = figures.distinct(rows, 'workload')
   *panels, last = found.subplots(1, len(names) + 1)
   figures.accuracies(panels, rows, 'workload', PATH, 'method')
@@ -225,7 +225,7 @@ def figure(
     line.set(color=str(i // 2 / 4), linestyle='--' if i % 2 else '-')
   last.set(title='residual', xlabel=x, ylabel='in gradients', yscale='log')
   last.legend(frameon=False, fontsize=8)
-  panels[0].legend(frameon=False, loc='center')
+  figures.legend(found, *panels)
   return found
 
 
