@@ -13,7 +13,12 @@ from gossipjax.distributed import processes, stopping
 from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import dry_run
 from gossipjax.tasks import checks, data_checks
-from gossipjax.training import gradient_stages, score_checks, worker_program
+from gossipjax.training import (
+  gradient_stages,
+  memory,
+  score_checks,
+  worker_program,
+)
 from gossipjax.training.part_checks import Names
 from gossipjax.training.run import Overrides, Run, resolve_run
 
@@ -71,6 +76,8 @@ def check(
   names = _names(name, config, given)
   found = Variant(name, config, run, trace_step(run, names))
   gradient_stages.check(run, found.shapes)
+  if not run.cluster:
+    memory.check_start(run, found.shapes)
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
   _check_density(config.strategy, entries, f'{name}: config.strategy')

@@ -10,7 +10,7 @@ gradient_stages    a gradient in stages, each of which completes a bucket
 overlap_slot       which exchange may overlap with computing: `config.overlap`
 traffic_by_shapes  the traffic of steps without computing them
 part_checks        checks optimizers and async exchanges while a step is traced
-memory             refuses a step that needs more memory than a device has
+memory             refuses a run that needs more memory than a device has
 loop               the training loop that real and virtual time share
 record             one line of records.jsonl
 machines           `config.cluster` and `config.engine`, checked

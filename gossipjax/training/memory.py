@@ -1,10 +1,48 @@
-"""Refuses a run whose step needs more memory than its devices have."""
+"""Refuses a run that needs more memory than its devices have."""
 
 from typing import Any
 
+import jax
+
+from gossipjax.aggregator import Tree
+from gossipjax.data.examples import Shares
 from gossipjax.errors import UserError
 from gossipjax.executors import Program
 from gossipjax.profiling import device_memory
+from gossipjax.training import worker_program
+from gossipjax.training.run import Run
+
+
+def check_start(run: Run, shapes: tuple[Tree, Tree]) -> None:
+  """Refuses workers that do not fit before their first step, by their shapes.
+
+  Args:
+    run: what to train, in real time.
+    shapes: of the parameters and of the state of the model.
+
+  Raises:
+    UserError: a device cannot hold its workers and their examples.
+  """
+  limit = device_memory.limit_bytes()
+  if limit is None:
+    return
+  copies = run.inner.devices
+  devices = 1 if run.executor.name == 'vmap' else run.workers * copies
+  state = _bytes(worker_program.state_shapes(run, shapes)) / devices
+  examples = 0.0
+  if not isinstance(run.task.train, Shares):  # Those are read when needed.
+    examples = _bytes(run.task.train) * copies / devices
+  if state + examples > limit:
+    raise UserError(
+      f'The workers of a device need {state / 1e9:.1f} GB for parameters, '
+      f'optimizer and strategy, and {examples / 1e9:.1f} GB for their '
+      f'examples, before the first step; JAX may use {limit / 1e9:.1f} GB of '
+      'a device. Fewer workers on a device need less.'
+    )
+
+
+def _bytes(tree: Tree) -> int:
+  return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 def compile_within_memory(

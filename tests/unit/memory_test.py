@@ -1,9 +1,12 @@
-"""A step that exceeds a device's memory is refused before the first step."""
+"""A run that exceeds a device's memory is refused before its first step."""
+
+import re
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gossipjax.comparison import variant
 from gossipjax.config import defaults
 from gossipjax.data.sources import Arrays
 from gossipjax.errors import UserError
@@ -13,6 +16,7 @@ from gossipjax.training.run import Overrides, resolve_run
 from gossipjax.training.train import train
 from tests.support.tiers import exhaustive
 
+START = r'need (\d+\.\d) GB for parameters.* (\d+\.\d) GB for their examples'
 MESSAGE = r'compiler, .* needs \d+\.\d GB; JAX may use 0\.0 GB.*Fewer workers'
 
 
@@ -51,6 +55,34 @@ def test_memory_is_checked_if_batches_are_read_on_demand(monkeypatch):
     losses('vmap', task)
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 10**12)
   assert len(losses('vmap', task)) == 2
+
+
+def check_wide_network(executor):
+  config = defaults.get_config('topk')
+  config.task = defaults.task('digits', model='mlp', width=65_536)
+  config.update(workers=8, executor=executor)
+  variant.check('topk', config)
+
+
+def needed(monkeypatch, executor):
+  """GB that the message says a device needs, before anything is placed."""
+  monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 1)
+  with pytest.raises(UserError, match=START) as caught:
+    check_wide_network(executor)
+  return [float(number) for number in re.findall(START, str(caught.value))[0]]
+
+
+def test_workers_that_do_not_fit_are_refused_before_they_are_placed(
+  monkeypatch,
+):
+  entries = 65 * 65_536 + 65_537 * 10  # Digits: 64 pixels, 10 classes.
+  state, examples = needed(monkeypatch, 'vmap')
+  # Parameters, momentum and residual of 8 workers.
+  assert state == pytest.approx(8 * 4 * 3 * entries / 1e9, abs=0.05)
+  apart, _ = needed(monkeypatch, 'shard_map')
+  assert apart == pytest.approx(state / 8, abs=0.05) and examples < 0.1
+  monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 10**9)
+  check_wide_network('vmap')
 
 
 @pytest.mark.exhaustive
