@@ -11,6 +11,7 @@ known_runs_file       known_runs.csv of the package: the runs that advise knows
 figures               drawing functions that the figures of claims share
 points                plots of points, in lines or with names beside them
 result_store          results that are computed once and kept as lines of JSON
+forms                 the code that the arguments of a strategy select
 numerics              versions of the numerical code, part of a kept run's key
 single_run            one training run of a claim: its key, and how it is made
 own_process           a training run in a process of its own

@@ -1,8 +1,9 @@
 """Versions of the numerical code; kept runs of older versions are not used.
 
-A strategy's version is raised when its golden figures change; the test of the
-golden figures requires it. The versions of virtual time and of training (with
-its tasks) are raised by hand when their numbers change.
+A strategy's version is raised when golden figures of one of its forms (see
+forms.py) change, which the test of these figures requires. The versions of
+virtual time and of training (with its tasks) are raised by hand when their
+numbers change.
 """
 
 import json
@@ -49,5 +50,5 @@ def _strategies(strategy: Mapping[str, Any]) -> list[str]:
 
 
 def known() -> dict[str, dict[str, Any]]:
-  """Returns `version` and `golden` (digest of golden figures) by strategy."""
+  """Returns by strategy `version` and `golden`, digests of figures by form."""
   return json.loads(PATH.read_text())
