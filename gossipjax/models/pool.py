@@ -42,6 +42,8 @@ def _backward(residuals, grad):
   x, largest = residuals
   cells, spread = _cells(x), lambda y: y[:, :, None, :, None]
   ties = sum((p == largest).astype(grad.dtype) for p in _pixels(cells))
+  # The compiler may compute x twice, and round it differently: none is equal.
+  ties = jnp.maximum(ties, 1)
   found = jnp.where(cells == spread(largest), spread(grad / ties), 0)
   n, height, width, channels = x.shape
   found = found.reshape(n, height // 2 * 2, width // 2 * 2, channels)

@@ -13,7 +13,7 @@ from flax import linen as nn
 from gossipjax import models
 from gossipjax.data import images
 from gossipjax.errors import UserError
-from gossipjax.models import conv, resnet
+from gossipjax.models import conv, pool, resnet
 from gossipjax.models.conv import MAX_UNGROUPED_WORKERS, Conv
 from gossipjax.models.pool import max_pool_2x2
 
@@ -147,6 +147,17 @@ def test_a_text_model_sees_no_later_byte(name):
   after = apply(params, tokens.at[:, 7].add(1))
   np.testing.assert_allclose(before[:, :7], after[:, :7], atol=1e-6)
   assert (np.abs(before[:, 7:] - after[:, 7:]).max((0, 2)) > 1e-4).all()
+
+
+def test_the_gradient_of_max_pool_2x2_is_finite_if_no_pixel_is_the_largest():
+  """As when a program computes its argument twice, with other roundings."""
+  x = jax.random.normal(jax.random.key(0), (1, 4, 4, 1))
+  largest = max_pool_2x2(x)
+  grad = jnp.ones_like(largest)
+  (found,) = pool._backward((x, largest * (1 + 1e-6)), grad)
+  np.testing.assert_array_equal(found, 0)
+  (found,) = pool._backward((x, largest), grad)
+  assert found.sum() == grad.sum()
 
 
 def test_max_pool_2x2_equals_max_pooling():
