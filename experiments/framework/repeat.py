@@ -31,13 +31,20 @@ def config_of(key: Mapping[str, Any]) -> ConfigDict:
   with found.ignore_type(), found.unlocked():
     for name in found:
       if name not in single_run.WITHOUT_EFFECT:
-        found[name] = _filled(
-          _plain(given.get(name)), single_run.default(name, given.get(name))
-        )
+        part = given.get(name)
+        found[name] = _filled(_plain(part), _default(name, part))
   rebuilt = single_run.key_of(found, key.get('probe', ''))
   if rebuilt['config'] != given:
     raise UserError('The defaults have changed since this run was kept.')
   return found
+
+
+def _default(name: str, part: Any) -> Any:
+  """The default of a config key; only the keys of an optimizer's own name."""
+  if name == 'optimizer':
+    own = defaults.optimizer(part['name'], part['learning_rate'])
+    return own.to_dict()
+  return single_run.default(name, part)
 
 
 def _plain(value: Any) -> Any:
