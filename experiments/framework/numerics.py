@@ -3,7 +3,7 @@
 A strategy's version is raised when golden figures of one of its forms (see
 forms.py) change, which the test of these figures requires. The versions of
 virtual time and of training (with its tasks) are raised by hand when their
-numbers change.
+numbers change, which tests/system/golden_trainings_test.py notices.
 """
 
 import json
