@@ -26,12 +26,15 @@ def check_start(run: Run, shapes: tuple[Tree, Tree]) -> None:
   limit = device_memory.limit_bytes()
   if limit is None:
     return
-  copies = run.inner.devices
-  devices = 1 if run.executor.name == 'vmap' else run.workers * copies
-  state = _bytes(worker_program.state_shapes(run, shapes)) / devices
+  local = len(range(run.workers)[run.executor.local_workers])
+  state: float = _bytes(worker_program.state_shapes(run, shapes))
   examples = 0.0
   if not isinstance(run.task.train, Shares):  # Those are read when needed.
-    examples = _bytes(run.task.train) * copies / devices
+    examples = _bytes(run.task.train)  # Of the workers of this process.
+  if run.executor.name == 'vmap':  # One device holds all.
+    examples *= run.inner.devices
+  else:
+    state, examples = state / run.workers / run.inner.devices, examples / local
   if state + examples > limit:
     raise UserError(
       f'The workers of a device need {state / 1e9:.1f} GB for parameters, '
