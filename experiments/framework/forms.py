@@ -59,8 +59,8 @@ def _choices(
 def kept(store: ResultStore | None = None) -> set[str]:
   """Names the forms of kept runs; `store` defaults to all committed runs."""
   store, texts = store or ResultStore(), set()
-  for path in store.folder.glob('*.jsonl'):
-    for line in store.lines(path.stem).values():
+  for kind in store.kinds():
+    for line in store.lines(kind).values():
       config = line['key'].get('config') or {}
       if strategy := config.get('strategy'):
         texts.add(json.dumps(strategy, sort_keys=True))

@@ -36,8 +36,8 @@ def text(kept: ResultStore | None = None) -> str:
   kept = kept or ResultStore()
   for name in BELIEVED:
     writer.writerows(_of_comparison(name))
-  for path in sorted(kept.folder.glob('*.jsonl')):
-    writer.writerows(_of_kept(path.stem, kept.lines(path.stem).values()))
+  for kind in kept.kinds():
+    writer.writerows(_of_kept(kind, kept.lines(kind).values()))
   return found.getvalue()
 
 

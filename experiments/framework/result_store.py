@@ -58,6 +58,10 @@ class ResultStore:
     """
     return self.lines(kind).get(digest(key))
 
+  def kinds(self) -> list[str]:
+    """The names of its files, in their order."""
+    return [path.stem for path in sorted(self.folder.glob('*.jsonl'))]
+
   def lines(self, kind: str) -> dict[str, Line]:
     """All lines of a file, by the digest of their key."""
     path = self.folder / f'{kind}.jsonl'

@@ -46,8 +46,8 @@ def rows(kept: ResultStore | None = None) -> list[Row]:
   """Returns all rows; `kept` defaults to all committed runs."""
   kept = kept or ResultStore()
   found = [row for name in COMPARISONS for row in _of_comparison(name)]
-  for path in sorted(kept.folder.glob('*.jsonl')):
-    for row in _of_kept(path.stem, kept.lines(path.stem).values()):
+  for kind in kept.kinds():
+    for row in _of_kept(kind, kept.lines(kind).values()):
       found.append(row | _computing(row, kept))
   return found
 

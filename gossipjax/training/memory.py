@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import jax
-
 from gossipjax.aggregator import Tree
 from gossipjax.data.examples import Shares
 from gossipjax.errors import UserError
 from gossipjax.executors import Program
 from gossipjax.profiling import device_memory
+from gossipjax.traffic import nbytes
 from gossipjax.training import worker_program
 from gossipjax.training.run import Run
 
@@ -27,10 +26,10 @@ def check_start(run: Run, shapes: tuple[Tree, Tree]) -> None:
   if limit is None:
     return
   local = len(range(run.workers)[run.executor.local_workers])
-  state: float = _bytes(worker_program.state_shapes(run, shapes))
+  state: float = nbytes(worker_program.state_shapes(run, shapes))
   examples = 0.0
   if not isinstance(run.task.train, Shares):  # Those are read when needed.
-    examples = _bytes(run.task.train)  # Of the workers of this process.
+    examples = nbytes(run.task.train)  # Of the workers of this process.
   if run.executor.name == 'vmap':  # One device holds all.
     examples *= run.inner.devices
   else:
@@ -42,10 +41,6 @@ def check_start(run: Run, shapes: tuple[Tree, Tree]) -> None:
       f'examples, before the first step; JAX may use {limit / 1e9:.1f} GB of '
       'a device. Fewer workers on a device need less.'
     )
-
-
-def _bytes(tree: Tree) -> int:
-  return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 def compile_within_memory(

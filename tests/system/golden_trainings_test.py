@@ -23,6 +23,7 @@ from experiments.framework.result_store import ResultStore
 from gossipjax import executors
 from tests.support import datasets
 
+STORE = ResultStore()
 GOLDEN = pathlib.Path(__file__).with_name('golden_trainings.json')
 # In virtual time the first worker is lost after a second, ten steps or more.
 STEPS, VIRTUAL_STEPS = 5, 20
@@ -73,20 +74,20 @@ def used(config: dict) -> set[str]:
 
 def kept() -> list[tuple[tuple, str, dict]]:
   """Trainings as (rank, workload, line): FIRST first, then the fastest ones."""
-  found, store = [], ResultStore()
-  for path in sorted(store.folder.glob('*.jsonl')):
-    for line in store.lines(path.stem).values():
+  found = []
+  for workload in STORE.kinds():
+    for line in STORE.lines(workload).values():
       is_training = 'records' in line['result'] and 'probe' not in line['key']
       if is_training and (records := line['result']['records']):
         late = line['key']['config']['strategy']['name'] not in FIRST
         rank = late, line['seconds'] / records[-1]['step'], line['digest']
-        found.append((rank, path.stem, line))
+        found.append((rank, workload, line))
   return sorted(found, key=lambda it: it[0])
 
 
 def measure(workload: str, digest: str) -> dict:
   """Figures of the first steps of a kept training."""
-  line = ResultStore().lines(workload)[digest]
+  line = STORE.lines(workload)[digest]
   config = repeat.config_of(line['key'])
   steps = VIRTUAL_STEPS if config.cluster else STEPS
   config.update(steps=steps, log_every=steps, eval_every=steps)
